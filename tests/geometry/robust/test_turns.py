@@ -49,3 +49,19 @@ def test_wrong_matches_take_from_the_share_alone() -> None:
     turn = best_turn(left, right, CALIBRATION, CALIBRATION)
     assert turn.share == pytest.approx(0.8, abs=0.02)
     assert turn.angle_deg == pytest.approx(8.0, abs=0.2)
+
+
+def test_a_step_along_a_wall_is_no_plain_turn() -> None:
+    """Oracle: a plane that faces the camera, which steps along it, only moves in the picture.
+
+    Under longer focal lengths a turn explains that, too; it is a plain one where the planted camera turned.
+    """
+    random = generator("wall")
+    wall = np.column_stack([random.uniform([-2, -1.5], [2, 1.5], (300, 2)), np.full(300, 6.0)])
+    views = []
+    for step in (0.0, 0.25):
+        seen = (wall + np.array([step, 0, 0])) @ CALIBRATION.T
+        views.append(seen[:, :2] / seen[:, 2:] + 0.3 * random.normal(size=(300, 2)))
+    turn = best_turn(views[0], views[1], CALIBRATION, CALIBRATION, factors=FACTORS)
+    assert turn.share > 0.9 and turn.moved_share > 0.99 and not turn.is_plain
+    assert best_turn(*planted("turn", step=0.0), CALIBRATION, CALIBRATION).is_plain

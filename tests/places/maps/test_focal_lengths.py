@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
@@ -18,8 +19,10 @@ from veil.matching.pairs import all_pairs
 from veil.places.maps import MapImage, NoMap, build_map
 from veil.places.maps.agreement import seen_by_map
 from veil.places.maps.check import rotation_disagreement
-from veil.places.maps.focal import focal_deviations, focal_test
+from veil.places.maps.focal import Doubted, focal_deviations, focal_test, with_freed
 from veil.places.maps.growth import grow_map
+from veil.places.maps.points import _is_clearer
+from veil.places.maps.scenes import restricted
 from veil.places.maps.verification import VerifiedPair
 from veil.scene import MapCheck, Scene
 from worlds import World, generator, project, world
@@ -150,12 +153,48 @@ def test_what_the_photographs_do_not_determine_is_not_contradicted(factor: float
     assert min(focal_deviations(other).values()) > 0.1
     test = focal_test(other, claiming(place, 1.0, FROM_EXIF))
     assert not test.freed and not test.refined
+    assert set(test.doubted) == {scaled(place.camera, 1.0, FROM_EXIF)}
+    assert not next(iter(test.doubted.values())).focal_is_known
     # The same change in a place with depth is a contradiction.
     deep = world("deep", points=400)
     wrong = scene_of(deep)
     wrong = replace(wrong, images={n: replace(i, camera=scaled(i.camera, factor, GIVEN)) for n, i in wrong.images.items()})
     test = focal_test(wrong, claiming(deep, 1.0, FROM_EXIF))
     assert len(test.freed) == 1 and not next(iter(test.freed.values())).focal_is_known
+
+
+@pytest.mark.parametrize("second_is_clearer", [True, False])
+def test_a_doubted_map_is_made_again_and_the_clearer_one_is_taken(second_is_clearer: bool, tmp_path: Path) -> None:
+    """Oracle: planted answers. The first map doubts its cameras, and the second one is made without them.
+
+    It is taken with the cameras that it contradicted; if it is not clearer, the first map is, and contradicts nothing.
+    """
+    place = world("doubted", points=40, images=4)
+    images = claiming(place, 2.0, FROM_EXIF)
+    claimed = images["00"].camera
+    freed = scaled(claimed, 0.5, GUESS)
+    asked: list[Camera] = []
+
+    def once(images: Mapping[str, MapImage], folder: Path) -> str | Doubted[str]:
+        asked.append(images["00"].camera)
+        return "second" if len(asked) > 1 else Doubted(answer="first", cameras={claimed: freed})
+
+    last = with_freed(images, tmp_path, once, lambda new, old: (new, old) == ("second", "first") and second_is_clearer)
+    assert asked == [claimed, freed]
+    assert last.answer == ("second" if second_is_clearer else "first")
+    assert last.images["00"].camera == (freed if second_is_clearer else claimed)
+    assert last.claimed == (dict.fromkeys(images, claimed) if second_is_clearer else {})
+
+
+def test_of_two_maps_the_clearer_one_has_more_observations_and_a_smaller_error() -> None:
+    """By hand: a map of half of the error is clearer, one with fewer points or nearly the same error is not."""
+    scene = scene_of(world("clearer", points=40, images=4))
+    precise = replace(scene, mean_reprojection_error_px=0.5 * scene.mean_reprojection_error_px)
+    fewer = restricted(scene, frozenset(sorted(scene.images)[:3]))
+    assert fewer is not None
+    assert _is_clearer(precise, fewer) and not _is_clearer(fewer, precise)
+    assert not _is_clearer(scene, fewer)
+    assert _is_clearer(scene, NoMap("none")) and not _is_clearer(NoMap("none"), scene)
 
 
 def test_the_deviation_of_a_focal_length_is_that_of_all_unknowns() -> None:

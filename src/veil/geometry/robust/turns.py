@@ -19,17 +19,30 @@ from veil.geometry.rigid import rotation_angle_deg
 LIMIT_PX = 3.0
 # Factors of a guessed focal length that are tried.
 FACTORS = tuple(float(factor) for factor in np.geomspace(0.4, 2.5, 25))
+# A picture that was moved explains less than this share of the matches of a plain turn.
+PLAINLY = 0.9
 _ROUNDS = 5
 
 
 @dataclass(frozen=True, kw_only=True)
 class Turn:
-    """The best turn between two images: its angle in degrees, the share of matches within `LIMIT_PX` of it, and their median
-    shift in pixels from one picture to the other."""
+    """The best turn between two images.
+
+    - `angle_deg`: its angle. `share`: of matches within `LIMIT_PX` of it.
+    - `shift_px`: median distance of the matches from one picture to the other, in pixels.
+    - `moved_share`: share of matches within `LIMIT_PX` of the best shift, rotation and scaling of the picture. A step along a
+      wall does this, and a turn by a narrow angle nearly does.
+    """
 
     angle_deg: float
     share: float
     shift_px: float
+    moved_share: float
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether a turn explains more than moving the picture does: then no step along a plane looks the same."""
+        return self.moved_share < min(self.share, PLAINLY)
 
 
 def best_turn(
@@ -50,7 +63,25 @@ def best_turn(
         (_turn(left, right, left_calibration, right_calibration, factor) for factor in factors), key=lambda turn: turn[0]
     )
     shift = float(np.median(np.linalg.norm(right - left, axis=1)))
-    return Turn(angle_deg=best[1], share=best[0], shift_px=shift)
+    return Turn(angle_deg=best[1], share=best[0], shift_px=shift, moved_share=_moved_share(left, right))
+
+
+def _moved_share(left: np.ndarray, right: np.ndarray) -> float:
+    """Share of matches within `LIMIT_PX` of the best shift, rotation and scaling of the left picture.
+
+    As complex numbers, right = a left + b (least squares), anew among the matches near it.
+    """
+    one, two = left @ [1, 1j], right @ [1, 1j]
+    rows, share, limit = np.arange(len(one)), 0.0, math.inf
+    for _ in range(_ROUNDS):
+        solution = np.linalg.lstsq(np.column_stack([one[rows], np.ones(len(rows))]), two[rows], rcond=None)[0]
+        gaps = np.abs(solution[0] * one + solution[1] - two)
+        share = float((gaps <= LIMIT_PX).mean())
+        limit = max(LIMIT_PX, min(limit, 2 * float(np.median(gaps))))
+        rows = np.flatnonzero(gaps <= limit)
+        if len(rows) < 2:
+            break
+    return share
 
 
 def _turn(

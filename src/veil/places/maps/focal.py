@@ -7,8 +7,10 @@ both disagree the focal length is freed, and the photographs are mapped anew (ma
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Generic, TypeVar
 
 import numpy as np
 from jaxtyping import Float64
@@ -30,6 +32,10 @@ MAX_IMAGES = 500
 ANY_DISTORTION = 0.3
 # Share of the mean of the diagonal that is added to it, as poses keep the seven freedoms of a similarity.
 DAMPING = 1e-10
+# Maps, each anew with other focal lengths than those that the photographs contradicted in the map before.
+CALIBRATIONS = 3
+
+Answer = TypeVar("Answer")
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -37,11 +43,66 @@ class FocalTest:
     """Cameras whose focal length a map contradicts, and those whose focal length it measures better than it was known.
 
     `freed` holds a guess, which begins at the map's focal length, for each contradicted camera; `refined` are the cameras that
-    may be refined without being contradicted.
+    may be refined without being contradicted. `doubted` holds such guesses for cameras that the adjustment moved as far, but
+    that the map does not determine: it may be wrong itself.
     """
 
     freed: Mapping[Camera, Camera] = field(default_factory=dict)
+    doubted: Mapping[Camera, Camera] = field(default_factory=dict)
     refined: frozenset[Camera] = frozenset()
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Doubted(Generic[Answer]):
+    """A map, or the reason for none, made under focal lengths that it neither determines nor confirms.
+
+    `cameras` holds a guess for each of them.
+    """
+
+    answer: Answer
+    cameras: Mapping[Camera, Camera]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Freed(Generic[Answer]):
+    """The last answer, the images that it was made from, and their cameras before these were freed, by image name.
+
+    The answer is None if each one freed cameras.
+    """
+
+    answer: Answer | None
+    images: Mapping[str, MapImage]
+    claimed: Mapping[str, Camera]
+
+
+def with_freed(
+    images: Mapping[str, MapImage],
+    workdir: Path,
+    once: Callable[[Mapping[str, MapImage], Path], Answer | FocalTest | Doubted[Answer]],
+    is_clearer: Callable[[Answer, Answer], bool],
+) -> Freed[Answer]:
+    """The answer of `once(images, folder)`, asked again with the cameras that it freed as long as it frees any.
+
+    Where it doubts cameras it is asked once more without them; the new answer is taken if `is_clearer(new, doubted)`.
+    """
+    claimed: dict[str, Camera] = {}
+    doubted: Freed[Answer] | None = None
+    for attempt in range(CALIBRATIONS):
+        folder = workdir / f"freed-{attempt}" if attempt else workdir
+        folder.mkdir(exist_ok=True)
+        answer = once(images, folder)
+        if isinstance(answer, FocalTest):
+            freed = answer.freed
+        elif isinstance(answer, Doubted) and doubted is None and attempt + 1 < CALIBRATIONS:
+            doubted, freed = Freed(answer=answer.answer, images=images, claimed=dict(claimed)), answer.cameras
+        else:
+            last = answer.answer if isinstance(answer, Doubted) else answer
+            if doubted is not None and doubted.answer is not None and not is_clearer(last, doubted.answer):
+                return doubted
+            return Freed(answer=last, images=images, claimed=claimed)
+        claimed |= {name: image.camera for name, image in images.items() if image.camera in freed}
+        images = {name: image.with_camera(freed.get(image.camera, image.camera)) for name, image in images.items()}
+    return doubted or Freed(answer=None, images=images, claimed=claimed)
 
 
 def focal_test(adjusted: Scene, images: Mapping[str, MapImage], fixed: Iterable[str] = ()) -> FocalTest:
@@ -53,7 +114,7 @@ def focal_test(adjusted: Scene, images: Mapping[str, MapImage], fixed: Iterable[
     tested = {name: images[name].camera for name in adjusted.images if images[name].camera.focal_is_known}
     for name in fixed:
         tested.pop(name, None)
-    freed, refined = {}, set()
+    freed, doubted, refined = {}, {}, set()
     for camera, formal in focal_deviations(adjusted).items() if tested else ():
         names = [name for name in adjusted.images if name in tested and adjusted.images[name].camera == camera]
         for claimed in dict.fromkeys(tested[name] for name in names):
@@ -61,11 +122,14 @@ def focal_test(adjusted: Scene, images: Mapping[str, MapImage], fixed: Iterable[
             if sum(len(adjusted.images[name].keypoints) for name in own) < LEAST_OBSERVATIONS:
                 continue
             ratio, deviation = focal_of(camera) / focal_of(claimed), math.hypot(FORMAL * formal, FLOOR)
+            guess = replace(claimed, params=_scaled(claimed, ratio), focal=GUESS)
             if abs(math.log(ratio)) > CONTRADICTION * math.hypot(deviation, claimed.focal.deviation):
-                freed[claimed] = replace(claimed, params=_scaled(claimed, ratio), focal=GUESS)
+                freed[claimed] = guess
             elif deviation < claimed.focal.deviation:
                 refined.add(claimed)
-    return FocalTest(freed=freed, refined=frozenset(refined))
+            elif abs(math.log(ratio)) > CONTRADICTION * math.hypot(FLOOR, claimed.focal.deviation):
+                doubted[claimed] = guess
+    return FocalTest(freed=freed, doubted=doubted, refined=frozenset(refined))
 
 
 def contradicted_focals(

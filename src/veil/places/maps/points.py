@@ -22,7 +22,7 @@ from veil.places.maps.agreement import agreement_weights, consistent_groups, exp
 from veil.places.maps.check import checked, thinnest_cut
 from veil.places.maps.colmap import Colmap, Stopped
 from veil.places.maps.colmap.database import camera_ids
-from veil.places.maps.focal import MAX_IMAGES, FocalTest, contradicted_focals, focal_test, known_to
+from veil.places.maps.focal import MAX_IMAGES, Doubted, FocalTest, contradicted_focals, focal_test, known_to, with_freed
 from veil.places.maps.images import MapImage, Pair, impossible
 from veil.places.maps.loop import Ended, Stuck, mapped
 from veil.places.maps.options import (
@@ -40,10 +40,10 @@ from veil.scene import MIN_NECK, MapCheck, Scene
 
 # Runs of mapping, each anew without the images that stopped the run before or contradicted it.
 ATTEMPTS = 5
-# Maps, each anew with other focal lengths than those that the photographs contradicted in the map before.
-CALIBRATIONS = 3
 # Mapping more images than this may take longer, in proportion, before it counts as hanging.
 IMAGES_AT_ONCE = 50
+# The clearer one of two maps has this part of the other's mean error, or less.
+CLEARLY_LESS = 0.8
 # Why an image is left out that other images do not agree with.
 CONTRADICTS = "the map contradicts its pairs with the other images"
 
@@ -90,11 +90,12 @@ def build_map(
     left_out = impossible(images)
     images = {name: image for name, image in images.items() if name not in left_out}
     if len(images) < 2:
-        return NoMap(f"of all images but {len(images)} the cameras are impossible", left_out)
+        name, reason = min(left_out.items())
+        return NoMap(f"{len(left_out)} images have impossible cameras; {name}: {reason}", left_out)
     matches = {pair: matched for pair, matched in matches.items() if pair[0] in images and pair[1] in images}
     with Colmap(options.limits) as colmap:
 
-        def once(images: Mapping[str, MapImage], folder: Path) -> Scene | NoMap | FocalTest:
+        def once(images: Mapping[str, MapImage], folder: Path) -> Scene | NoMap | FocalTest | Doubted[Scene | NoMap]:
             verification = Verification(images, options, folder, colmap)
             stopped = verification.run(matches)
             if stopped is not None:
@@ -102,29 +103,35 @@ def build_map(
             if not verification.pairs:
                 return _strangers(left_out) if len(images) == 2 else _too_weak(len(matches), left_out)
             mapper = Mapper(images, options, folder, colmap, verification, FromPairs(images, options, verification), progress)
-            return mapped(_NewMap(mapper, gravity or {}, dict(left_out)))
+            answer = mapped(_NewMap(mapper, gravity or {}, dict(left_out)))
+            is_final = isinstance(answer, FocalTest) or not mapper.doubted
+            return answer if is_final else Doubted(answer=answer, cameras=mapper.doubted)
 
         return calibrated(images, workdir, once)
 
 
-def calibrated(
-    images: Mapping[str, MapImage], workdir: Path, once: Callable[[Mapping[str, MapImage], Path], Scene | NoMap | FocalTest]
-) -> Scene | NoMap:
-    """The answer of `once(images, folder)`, which is asked again with the cameras that it freed as long as it frees any.
+Once = Callable[[Mapping[str, MapImage], Path], Scene | NoMap | FocalTest | Doubted[Scene | NoMap]]
+
+
+def calibrated(images: Mapping[str, MapImage], workdir: Path, once: Once) -> Scene | NoMap:
+    """The answer of `once(images, folder)`, asked again with the cameras that it freed or doubted (`veil.places.maps.focal`).
 
     The check of the map, or the reason for none, names the focal lengths that the photographs contradicted.
     """
-    claimed: dict[str, Camera] = {}
-    for attempt in range(CALIBRATIONS):
-        folder = workdir / f"freed-{attempt}" if attempt else workdir
-        folder.mkdir(exist_ok=True)
-        answer = once(images, folder)
-        if not isinstance(answer, FocalTest):
-            return _with_contradicted(answer, images, claimed)
-        freed = answer.freed
-        claimed |= {name: image.camera for name, image in images.items() if image.camera in freed}
-        images = {name: image.with_camera(freed.get(image.camera, image.camera)) for name, image in images.items()}
-    return _with_contradicted(NoMap("each map contradicted focal lengths of its images"), images, claimed)
+    last = with_freed(images, workdir, once, _is_clearer)
+    answer = NoMap("each map contradicted focal lengths of its images") if last.answer is None else last.answer
+    return _with_contradicted(answer, last.images, last.claimed)
+
+
+def _is_clearer(answer: Scene | NoMap, other: Scene | NoMap) -> bool:
+    """Whether a map explains clearly more than another one: its images and more, by more observations with a smaller error."""
+    if isinstance(answer, NoMap) or isinstance(other, NoMap):
+        return isinstance(answer, Scene)
+    return (
+        len(answer.images) >= len(other.images)
+        and answer.observation_count > other.observation_count
+        and answer.mean_reprojection_error_px < CLEARLY_LESS * other.mean_reprojection_error_px
+    )
 
 
 def _with_contradicted(answer: Scene | NoMap, images: Mapping[str, MapImage], claimed: Mapping[str, Camera]) -> Scene | NoMap:
@@ -217,6 +224,7 @@ class Mapper:
         self.runs = 0
         self.model: Path | None = None
         self.widened = False
+        self.doubted: Mapping[Camera, Camera] = {}
 
     @property
     def pairs(self) -> Mapping[Pair, VerifiedPair]:
@@ -291,6 +299,7 @@ class Mapper:
         test = focal_test(free[1], self.images, fixed)
         if test.freed:
             return test
+        self.doubted = test.doubted if not fixed else {}
         held = {cameras[name] for name in known if self.images[name].camera not in test.refined}
         if fixed or not test.refined:
             return scene

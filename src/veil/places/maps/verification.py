@@ -273,6 +273,8 @@ def one_standpoint(images: Mapping[str, MapImage], pairs: Mapping[Pair, Verified
         return None
     shift, angle = float(np.median([turn.shift_px for turn in alike])), max(turn.angle_deg for turn in alike)
     counted = f"{len(alike)} of {len(pairs)} verified pairs of images"
+    if shift > LIMIT_PX and not any(turn.is_plain for turn in alike):
+        return None  # a step along a wall would show the same
     if shift <= LIMIT_PX:
         return f"{counted} are one picture, whose matches lie {shift:.1f} px apart: the camera stood still"
     return f"the camera only turned, by up to {angle:.0f} degrees, in {counted}: it moved too little to measure depths"
