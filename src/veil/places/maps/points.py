@@ -23,7 +23,7 @@ from veil.places.maps.check import checked, thinnest_cut
 from veil.places.maps.colmap import Colmap, Stopped
 from veil.places.maps.colmap.database import camera_ids
 from veil.places.maps.focal import MAX_IMAGES, FocalTest, contradicted_focals, focal_test, known_to
-from veil.places.maps.images import MapImage, Pair, impossible
+from veil.places.maps.images import MapImage, Pair, impossible, more_matches
 from veil.places.maps.loop import Ended, Stuck, mapped
 from veil.places.maps.options import (
     LAST_PX,
@@ -100,7 +100,7 @@ def build_map(
             if stopped is not None:
                 return NoMap(f"COLMAP's verification was stopped: {stopped.reason}", left_out)
             if not verification.pairs:
-                return _too_weak(len(matches), left_out)
+                return _too_weak(len(matches), images, left_out)
             mapper = Mapper(images, options, folder, colmap, verification, FromPairs(images, options, verification), progress)
             return mapped(_NewMap(mapper, gravity or {}, dict(left_out)))
 
@@ -180,10 +180,10 @@ class FromPairs:
         models = {folder: pycolmap.Reconstruction(folder) for folder in sorted(output.iterdir()) if folder.is_dir()}
         models = {folder: model for folder, model in models.items() if model.num_reg_images() and model.num_points3D()}
         if not models:
-            return _too_weak(len(self.verification.pairs))
+            return _too_weak(len(self.verification.pairs), self.images)
         folder, best = max(models.items(), key=lambda item: (item[1].num_reg_images(), item[1].num_points3D()))
         if best.num_reg_images() < min(self.options.min_model_images, len(self.images)):
-            return _too_weak(len(self.verification.pairs))
+            return _too_weak(len(self.verification.pairs), self.images)
         return folder, scene_of(best, self.images)
 
 
@@ -440,15 +440,7 @@ class _NewMap:
         return scene
 
 
-def _too_weak(pairs: int, left_out: Mapping[str, str] | None = None) -> NoMap:
+def _too_weak(pairs: int, images: Mapping[str, MapImage], left_out: Mapping[str, str] | None = None) -> NoMap:
     """The answer where no two images gave enough matches for a start."""
-    return NoMap(
-        f"none of {pairs} pairs of images gave enough matches for a start",
-        left_out or {},
-        remedy=(
-            Remedy("give", "photographs with more overlap"),
-            Remedy("give", "SiftOptions.first_octave", "-1"),
-            Remedy("lower", "Profile.m"),
-            Remedy("raise", "HideInWords.epsilon"),
-        ),
-    )
+    reason = f"none of {pairs} pairs of images gave enough matches for a start"
+    return NoMap(reason, left_out or {}, remedy=more_matches(images))
