@@ -305,7 +305,7 @@ class _ClusterScenes:
             "min_angle_deg": MIN_ANGLE_DEG,
         }
         complete = {"do": "complete", "database": str(self.verification.database), "seed": self.options.seed}
-        steps = [adjust | {"limits_px": FIRST_PX}, complete, adjust | {"limits_px": LAST_PX}]
+        steps = [adjust | {"limits_px": FIRST_PX}, complete, adjust | {"limits_px": LAST_PX, "confirmed": True}]
         for request, source, output in zip(steps, folders, folders[1:], strict=False):
             asked = request | {"model": str(source), "output": str(output)}
             answer = self.colmap.run(asked, work=max(1.0, len(cameras) / IMAGES_AT_ONCE))
