@@ -150,7 +150,7 @@ MEANINGS = (
         "--gravity",
         "path",
         "table of gravity, image,x,y,z",
-        "privatize, client contribute, client localize, map, evaluate reconstruction",
+        "privatize, client contribute, client localize, map, map import, evaluate reconstruction",
     ),
     Meaning(
         "--gravity-noise",

@@ -46,7 +46,7 @@ class SeedOptions:
     Of the tracks that agree, `min_precise_share` have to agree closely, and `min_flat_share` where one vertical plane explains
     its aligned tracks too. How many tracks agree at all is not asked: where overlap is little most matches are wrong, and a
     wrong pose that was adjusted to a few of them shows by its loose fit. What chance explains is no seed either.
-    Half a degree suits exact gravity and phones alike (lab/results/line_maps.md): the spatial adjustment decides, not the plane.
+    Half a degree suits exact gravity and phones alike (lab/results/line_maps.md): the adjustment decides, not the plane.
     """
 
     planar_error_px: float = 2.0
