@@ -15,6 +15,8 @@ name and its number. A row gives
 - with `--held-out K`: every K-th photograph is in no map, and is a query in the map's own form. Poses found, of all, and their
   median and largest distance from the centers of a raw map of all photographs;
 - processor seconds of matching and mapping, children included; for `for-map` the device's own map is the raw row's.
+
+`--foreign` verifies all pairs of photographs of two scenes instead, and counts those that are accepted: none should be.
 """
 
 from __future__ import annotations
@@ -25,7 +27,8 @@ import json
 import os
 import pickle
 import resource
-from collections.abc import Callable, Mapping
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TypeVar
 
@@ -33,7 +36,7 @@ import numpy as np
 
 from veil.cli.common import quiet_colmap
 from veil.codebooks.decoys import in_runs
-from veil.device.doors import localize, map_images, selected_by_map
+from veil.device.doors import localize, map_images, published, selected_by_map
 from veil.errors import InputError
 from veil.extraction.sift import SiftOptions, extract_sift
 from veil.features import Features
@@ -41,11 +44,16 @@ from veil.files.codebooks import bundled_codebook, bundled_decoys
 from veil.files.photographs.pictures import read_picture
 from veil.geometry.rigid import Rigid, rotation_angle_deg
 from veil.geometry.similarity import align_centers
+from veil.matching import match_pairs
+from veil.matching.pairs import all_pairs
 from veil.mechanisms.profile import Profile
 from veil.mechanisms.release import privatize
 from veil.mechanisms.selection import ChosenFeatures, Selection
 from veil.places.built_maps import BuiltMap, MappingOptions
-from veil.places.maps import NoMap
+from veil.places.images_on_demand import map_image
+from veil.places.maps import MapImage, MapOptions, NoMap, StageLimits
+from veil.places.maps.colmap import Colmap
+from veil.places.maps.verification import Verification
 from veil.places.poses.answer import NoPose
 from veil.randomness import Secret, memoized
 from veil.wire import decode, encode
@@ -66,14 +74,19 @@ def main() -> None:
     parser.add_argument("--ways", nargs="+", choices=WAYS, default=WAYS, help="what is mapped (default: all)")
     parser.add_argument("--repeats", type=int, default=1, help="number of secrets (default %(default)s)")
     parser.add_argument("--held-out", type=int, default=0, metavar="K", help="keep every K-th photograph as a query")
+    parser.add_argument("--foreign", action="store_true", help="count accepted pairs of photographs of two scenes")
     parser.add_argument("--max-features", type=int, default=8192, help="per image (default %(default)s)")
     parser.add_argument("--cache", type=Path, help="a folder that keeps raw features and raw maps between runs")
     arguments = parser.parse_args()
     quiet_colmap()
+    folders = [Path(name) if Path(name).is_dir() else Path(os.environ["VEIL_DATA"]) / name for name in arguments.scenes]
+    if arguments.foreign:
+        for way in arguments.ways:
+            print(foreign(folders, way, arguments), flush=True)
+        return
     print("| scene | map of | features | registered | to raw, %: median / largest | deg | to reference, % | queries | s |")
     print("| --- | --- | --- | --- | --- | --- | --- | --- | --- |", flush=True)
-    for name in arguments.scenes:
-        folder = Path(name) if Path(name).is_dir() else Path(os.environ["VEIL_DATA"]) / name
+    for folder in folders:
         for row in rows(folder, arguments):
             print(f"| {' | '.join(row)} |", flush=True)
 
@@ -130,6 +143,21 @@ class Subject:
     def sent_queries(self, source: str) -> Sent:
         """The usual releases of the queries."""
         return {name: released(item, Selection(), source) for name, item in self.queries.items()}
+
+
+def foreign(folders: Sequence[Path], way: str, arguments: argparse.Namespace) -> str:
+    """A sentence on the pairs of photographs of different scenes that verification accepts."""
+    images: dict[str, MapImage] = {}
+    for folder in folders:
+        sent = Subject(folder, arguments, every=0).sent(way, f"private maps {folder.name} foreign")
+        images |= {f"{folder.name}/{name}": map_image(published(item)) for name, item in sent.items()}
+    pairs = [pair for pair in all_pairs(sorted(images)) if Path(pair[0]).parent != Path(pair[1]).parent]
+    matches = match_pairs({name: image.form for name, image in images.items()}, pairs, workers=1)
+    with tempfile.TemporaryDirectory(prefix="veil-") as workdir, Colmap(StageLimits()) as colmap:
+        verification = Verification(images, MapOptions(), Path(workdir), colmap)
+        if (stopped := verification.run(matches)) is not None:
+            return f"{way}: COLMAP was stopped: {stopped.reason}"
+    return f"{way}: {len(verification.pairs)} of {len(pairs)} pairs of photographs of different scenes accepted"
 
 
 def released(features: Features, selection: Selection | ChosenFeatures, source: str) -> Message:

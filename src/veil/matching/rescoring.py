@@ -53,7 +53,7 @@ class Scoring:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class MatchCandidates:
+class CandidatePairs:
     """Pairs of features that may be matches: rows of the left and of the right feature, distances and signs.
 
     `ratios` are of the distance and that of the nearest other candidate of either feature, the larger one.
@@ -101,11 +101,11 @@ def matches_by_odds(left: Subspaces, right: Subspaces, scoring: Scoring, *, leas
     )
 
 
-def candidates(left: Subspaces, right: Subspaces, scoring: Scoring) -> MatchCandidates:
+def candidates(left: Subspaces, right: Subspaces, scoring: Scoring) -> CandidatePairs:
     """The candidates of two images with their signs; of `scoring` the descriptors' moments are used. None for few features."""
     if min(len(left), len(right)) < FEWEST_FEATURES:
         nothing = np.empty(0, dtype=np.int64)
-        return MatchCandidates(
+        return CandidatePairs(
             left=nothing, right=nothing, distance=np.empty(0), ratios=np.empty(0), signs=np.empty((0, len(SIGNS)))
         )
     sides = _nearest_beyond(left, right), _nearest_beyond(right, left)
@@ -125,7 +125,7 @@ def candidates(left: Subspaces, right: Subspaces, scoring: Scoring) -> MatchCand
         np.sqrt(((middle - scoring.mean) ** 2 / scoring.variance).mean(axis=1)),
         np.full(len(rows), np.log(len(left) * len(right)) / 2),
     ]
-    return MatchCandidates(
+    return CandidatePairs(
         left=rows,
         right=columns,
         distance=distance,
