@@ -10,7 +10,18 @@ import pytest
 
 from veil.errors import InputError, RangeError, VeilError
 from veil.forms import canonical
-from veil.geometry.camera import FROM_EXIF, GIVEN, GUESS, MODELS, Camera, FocalPrior, described_focals, guessed, parse
+from veil.geometry.camera import (
+    FROM_EXIF,
+    GIVEN,
+    GUESS,
+    MODELS,
+    Camera,
+    FocalPrior,
+    as_colmap,
+    described_focals,
+    guessed,
+    rescaled,
+)
 from veil.geometry.rigid import Rigid, rotation_angle_deg
 from veil.ldp.guarantee import LocalDP, NoProof
 from veil.space import Space
@@ -73,8 +84,8 @@ def test_cameras() -> None:
     with pytest.raises(RangeError, match="image size"):
         guessed(0, 10)
     with pytest.raises(InputError, match="MODEL,p1"):
-        parse("PINHOLE,a,b", 10, 10)
-    assert parse("simple_pinhole,100,5,5", 10, 10).focal_px == 100
+        Camera.parse("PINHOLE,a,b", 10, 10)
+    assert Camera.parse("simple_pinhole,100,5,5", 10, 10).focal_px == 100
     assert guessed(400, 300).focal_px == pytest.approx(480)
     assert not guessed(400, 300).focal_is_known
 
@@ -83,7 +94,7 @@ def test_a_focal_length_has_a_source_and_a_deviation() -> None:
     """Oracle: the statement; the more is said of a focal length, the smaller its deviation."""
     assert GUESS.deviation > math.log(2) > FROM_EXIF.deviation > GIVEN.deviation > 0
     assert guessed(400, 300).focal == GUESS and guessed(400, 300, focal_px=350.0).focal == FROM_EXIF
-    assert parse("simple_pinhole,100,5,5", 10, 10).focal == GIVEN
+    assert Camera.parse("simple_pinhole,100,5,5", 10, 10).focal == GIVEN
     for deviation in (0.0, -1.0, math.nan, math.inf):
         with pytest.raises(RangeError, match="positive and finite"):
             FocalPrior(origin="EXIF", deviation=deviation)
@@ -111,6 +122,20 @@ def test_a_camera_states_the_deviation_of_its_focal_length() -> None:
     for wrong in ("+-0%", "+--2%", "+-inf%", "+-nan%"):
         with pytest.raises(RangeError, match="deviation of a focal length"):
             Camera.parse(text + wrong, 686, 1024)
+
+
+@pytest.mark.parametrize("factor", [0.1, 0.37, 0.5, 1.0, 1.7, 4.0])
+def test_a_camera_is_rescaled_to_the_same_shape_alone(factor: float) -> None:
+    """Defining equation: projections scale with the sides, which may be rounded either way. Turned and cut pictures: none."""
+    camera = Camera(model="OPENCV", width_px=1031, height_px=687, params=(900.0, 910.0, 500.0, 350.0, 0.1, -0.02, 1e-3, 2e-3))
+    for sizes in (math.floor, math.ceil, round):
+        width, height = sizes(1031 * factor), sizes(687 * factor)
+        other = rescaled(camera, width, height)
+        assert other is not None and (other.width_px, other.height_px) == (width, height)
+        ray = np.array([[0.2, -0.1, 1.0]])
+        here, there = (np.asarray(as_colmap(each).img_from_cam(ray))[0] for each in (camera, other))
+        np.testing.assert_allclose(there, here * [width / 1031, height / 687], rtol=1e-9)
+        assert rescaled(camera, height, width) is None and rescaled(camera, width, round(height * 0.9)) is None
 
 
 def test_camera_models_are_colmaps() -> None:

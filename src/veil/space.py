@@ -99,13 +99,28 @@ def known_space(descriptor: str, dim: int | None = None, *, normalization: Norma
 
 
 def require_same(a: Space, b: Space) -> None:
-    """Raise SpaceError unless `a` equals `b`; distances across spaces are meaningless numbers."""
+    """Raise SpaceError, which says how they differ, unless `a` equals `b`; distances across spaces are meaningless numbers."""
     if a != b:
+        differing = differences(a, b)
+        remedy = root_remedy(a, b) or root_remedy(b, a)
+        same = "" if remedy else f"; extract and privatize both sides with the same {' and '.join(differing)}"
         raise SpaceError(
-            f"cannot compare descriptors of different spaces: [{a}] and [{b}]; "
-            "extract and privatize both sides with the same descriptor, normalization, codebook and profile",
-            remedy=root_remedy(a, b) or root_remedy(b, a),
+            f"cannot compare descriptors of different spaces: [{a}] and [{b}] differ in {' and '.join(differing)}{same}",
+            remedy=remedy,
         )
+
+
+def differences(a: Space, b: Space) -> list[str]:
+    """Names of what differs between two spaces; what follows from another difference is left out."""
+    if a.descriptor != b.descriptor:
+        return ["descriptor"]
+    if a.normalization != b.normalization:
+        return ["normalization"]
+    if a.codebook != b.codebook:
+        return ["codebook"]
+    return [
+        name for name, one, other in (("dimension", a.dim, b.dim), ("dither", a.dither_steps, b.dither_steps)) if one != other
+    ]
 
 
 def root_remedy(a: Space, b: Space) -> tuple[Remedy, ...]:

@@ -39,7 +39,7 @@ MEANINGS = (
         "--attacked-features",
         "count",
         "features that are attacked at most",
-        "audit, evaluate attacks, evaluate forms, evaluate learned",
+        "audit, evaluate attacks, evaluate forms, evaluate learned, lab tune",
     ),
     Meaning("--attacker", "path", "photographs that the attacker has", "audit, evaluate attacks, evaluate neighborhoods"),
     Meaning("--balance", "text", "label of the decoys, each class of which is drawn alike", "faces create, evaluate faces"),
@@ -62,7 +62,7 @@ MEANINGS = (
         "path",
         "file with the centroids, and the PCA, that releases are made by",
         "privatize, client contribute, client localize, localize, audit, lab train attacks, lab train inversion, evaluate "
-        "homographies, evaluate localization, evaluate retrieval, evaluate defenses, evaluate inversion",
+        "homographies, evaluate localization, evaluate retrieval, evaluate defenses, evaluate inversion, lab tune",
     ),
     Meaning("--database", "path", "descriptors that the attacker has", "audit, evaluate learned, evaluate inversion"),
     Meaning(
@@ -72,7 +72,7 @@ MEANINGS = (
         "privatize, client contribute, client localize, audit, faces create, evaluate faces, evaluate identification, "
         "evaluate histories, evaluate protection, faces enroll, faces renew, faces verify, faces identify, faces "
         "calibrate, evaluate homographies, evaluate localization, evaluate retrieval, evaluate defenses, "
-        "evaluate forms, evaluate learned, evaluate repeats",
+        "evaluate forms, evaluate learned, evaluate repeats, lab tune",
     ),
     Meaning(
         "--delta",
@@ -119,7 +119,7 @@ MEANINGS = (
         "picture to draw",
         "budget plan, gravity, lab quality, evaluate homographies, evaluate reconstruction, evaluate queries, "
         "evaluate localization, evaluate tiles, evaluate attacks, evaluate defenses, evaluate inversion, evaluate "
-        "attributes, evaluate faces, evaluate identification, evaluate protection",
+        "attributes, evaluate faces, evaluate identification, evaluate protection, lab tune",
     ),
     Meaning(
         "--first-octave",
@@ -150,7 +150,7 @@ MEANINGS = (
         "--gravity",
         "path",
         "table of gravity, image,x,y,z",
-        "privatize, client contribute, client localize, map, evaluate reconstruction",
+        "privatize, client contribute, client localize, map, map import, evaluate reconstruction",
     ),
     Meaning(
         "--gravity-noise",
@@ -198,7 +198,8 @@ MEANINGS = (
         "features that are extracted from an image at most",
         "extract, evaluate homographies, evaluate reconstruction, evaluate queries, evaluate localization, "
         "evaluate upright, evaluate tiles, lab train attacks, evaluate retrieval, evaluate defenses, "
-        "evaluate forms, evaluate learned, evaluate neighborhoods, evaluate repeats, evaluate inversion, evaluate plans",
+        "evaluate forms, evaluate learned, evaluate neighborhoods, evaluate repeats, evaluate inversion, evaluate plans, "
+        "lab tune",
     ),
     Meaning("--max-seconds", "number", "seconds after which work stops", "map, localize, evaluate attacks, evaluate forms"),
     Meaning("--max-seconds", "count", "seconds after which work stops", "audit"),
@@ -218,7 +219,7 @@ MEANINGS = (
         "path",
         "file or folder to write",
         "extract, privatize, gravity, codebook build, lab train attacks, map, map import, map remove, map align, "
-        "tiles cut, serve backup, serve token, view, audit, demo, faces describe, lab train inversion, invert",
+        "tiles cut, serve backup, serve token, view, audit, demo, faces describe, lab train inversion, invert, lab tune",
     ),
     Meaning("--pair-count", "count", "images that each is paired with", "map, plan map"),
     Meaning("--pairs", "text", "pairs of images that are matched", "map"),
@@ -229,7 +230,7 @@ MEANINGS = (
         "count",
         "photographs that are attacked at most",
         "evaluate attacks, evaluate defenses, evaluate forms, evaluate learned, evaluate neighborhoods, evaluate repeats, "
-        "evaluate inversion",
+        "evaluate inversion, lab tune",
     ),
     Meaning(
         "--purpose",
@@ -251,7 +252,7 @@ MEANINGS = (
         "seed of what is drawn at random",
         "codebook build, lab quality, map, map import, lab train attacks, lab train inversion, "
         "evaluate attacks, evaluate forms, evaluate learned, evaluate neighborhoods, evaluate repeats, evaluate inversion, "
-        "evaluate attributes, evaluate faces, evaluate identification, evaluate histories, evaluate protection",
+        "evaluate attributes, evaluate faces, evaluate identification, evaluate histories, evaluate protection, lab tune",
     ),
     Meaning("--skip", "count", "photographs that are left out at the beginning", "lab train attacks, evaluate learned"),
     Meaning(
@@ -287,6 +288,6 @@ MEANINGS = (
         "count",
         "processes, or pairs and releases that are worked on at a time",
         "codebook build, lab match, map, map import, localize, evaluate homographies, evaluate reconstruction, demo, serve, "
-        "audit, evaluate queries, evaluate localization, evaluate upright, evaluate plans",
+        "audit, evaluate queries, evaluate localization, evaluate upright, evaluate plans, lab tune",
     ),
 )

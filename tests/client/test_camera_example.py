@@ -13,7 +13,6 @@ import veil
 from veil.device.device import Device
 from veil.features import Features
 from veil.files.photographs.examples import lund_door, other_place
-from veil.geometry.camera import parse
 from veil.server.maps.policy import MapPolicy
 from veil.server.service import Service
 from veil.server.settings import ServerSettings
@@ -56,7 +55,7 @@ def test_a_folder_is_a_camera(
     assert line and int(line[2]) >= 20 and len(shown) == 2
     assert shown[1].startswith("2.jpg: ") and "inliers" in shown[1] and "center" not in shown[1]
     picture = veil.read_picture(photos / "1.jpg")
-    features = veil.extract(veil.read_picture(photos / "1.jpg", camera=parse(camera, *_size(picture))))
+    features = veil.extract(veil.read_picture(photos / "1.jpg", camera=veil.Camera.parse(camera, *_size(picture))))
     assert folder is not None
     here = veil.localize(veil.decode(veil.Device(home).release(features).message), veil.Map.read(folder))
     assert isinstance(here, veil.Localization)

@@ -14,6 +14,7 @@ import h5py
 import numpy as np
 import pycolmap
 import pytest
+from PIL import Image
 
 import veil
 from veil.device.importing import ImportedMap, import_map
@@ -21,6 +22,7 @@ from veil.errors import FileFormatError, InputError
 from veil.files.colmap_databases import read_colmap_database
 from veil.files.features import write_features
 from veil.files.photographs.examples import lund_door
+from veil.geometry.camera import resized
 from veil.geometry.similarity import align_poses, pose_error
 from veil.places.maps import NoMap
 from worlds.projects import files_of, planted_project
@@ -165,6 +167,51 @@ def test_one_damaged_image_is_left_out_and_named(tmp_path: Path, source: str) ->
     assert len(made.map.scene.images) == 5
 
 
+def test_an_imported_map_has_gravity(tmp_path: Path) -> None:
+    """Planted truth: down in the world of the model; one reading is wrong, and named. Without any, nothing changes."""
+    scene, _ = planted_project(tmp_path)
+    down = np.array([0.2, 0.9, -0.3]) / np.linalg.norm([0.2, 0.9, -0.3])
+    gravity = {name: image.cam_from_world.rotation @ down for name, image in scene.images.items()}
+    wrong = sorted(gravity)[1]
+    gravity[wrong] = np.array([1.0, 0.0, 0.0])
+    model, space = tmp_path / "sparse" / "0", veil.Space(descriptor="sift", normalization="L2", dim=128)
+    made = import_map(model, space=space, gravity=gravity)
+    assert isinstance(made, ImportedMap) and made.readings is not None and list(made.readings.wrong_deg) == [wrong]
+    np.testing.assert_allclose(made.map.scene.measured_down, down, atol=1e-9)  # type: ignore[arg-type]
+    made.map.write(tmp_path / "map")
+    np.testing.assert_allclose(veil.Map.read(tmp_path / "map").scene.measured_down, down)  # type: ignore[arg-type]
+    plain = import_map(model, space=space)
+    assert isinstance(plain, ImportedMap) and plain.readings is None and plain.map.scene.down is None
+    with pytest.raises(InputError, match=r"none of the images of .*, which are contribution 00.jpg"):
+        import_map(model, space=space, gravity={"other.jpg": down})
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("factor", [0.5, 2.0])
+def test_features_at_another_size_are_triangulated(tmp_path: Path, factor: float) -> None:
+    """Planted truth: poses and points, which do not depend on the number of pixels; one image of another shape is left out."""
+    scene, raw = planted_project(tmp_path)
+    scaled = {}
+    for name, item in raw.items():
+        size = round(item.camera.width_px * factor), round(item.camera.height_px * factor)
+        scaled[name] = replace(item, keypoints=item.keypoints * np.float32(factor), camera=resized(item.camera, *size))
+    odd = sorted(raw)[0]
+    scaled[odd] = replace(scaled[odd], camera=replace(scaled[odd].camera, width_px=round(700 * factor)))
+    write_features(tmp_path / "scaled.h5", sorted(scaled.items()))
+    for made in (
+        import_map(tmp_path / "sparse" / "0", features=tmp_path / "scaled.h5"),
+        veil.map_images(scaled, known_poses=veil.read_model(tmp_path / "sparse" / "0")),
+    ):
+        assert not isinstance(made, NoMap) and list(made.left_out) == [odd]
+        assert "another ratio of the sides" in made.left_out[odd]
+        for name, image in made.map.scene.images.items():
+            np.testing.assert_allclose(image.cam_from_world.center, scene.images[name].cam_from_world.center, atol=1e-9)
+            assert image.camera.params == scaled[name].camera.params
+        points = made.map.scene.points
+        nearest = np.linalg.norm(points[:, None] - scene.points[None], axis=2).min(axis=1)
+        assert np.median(nearest) < 0.01 * scene.extent
+
+
 @pytest.fixture(scope="module")
 def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A COLMAP project with COLMAP's defaults (RootSIFT) of nine bundled photographs: `images`, `database.db`, `sparse/0`."""
@@ -194,7 +241,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def held_out_errors(where: veil.Map, folder: Path, home: Path) -> list[float]:
     """Errors of the held-out photographs' camera centers in a map, by distances of subspaces, as shares of the extent.
 
-    The reference is the bundled model, aligned by the map's images; queries have the map's camera.
+    The reference is the bundled model, aligned by the map's images; queries have the camera of the project's model.
     """
     device = veil.Device(home)
     errors = []
@@ -203,7 +250,8 @@ def held_out_errors(where: veil.Map, folder: Path, home: Path) -> list[float]:
         alignment = align_poses([where.scene.images[n].cam_from_world for n in names], [example.poses[n] for n in names])
         extent = float(np.linalg.norm(np.ptp([example.poses[n].center for n in names], axis=0)))
         for name in example.held_out:
-            picture = veil.read_picture(folder / "images" / name, camera=where.scene.images[names[0]].camera)
+            camera = veil.read_model(folder / "sparse" / "0").cameras[names[0]]
+            picture = veil.read_picture(folder / "images" / name, camera=camera)
             raw = veil.extract(picture, options=veil.SiftOptions(max_features=1500, first_octave=None))
             answer = veil.localize(device.release(raw).upload, where)
             assert not isinstance(answer, veil.NoPose), name
@@ -248,6 +296,28 @@ def test_descriptors_that_lack_are_extracted_at_the_keypoints(project: Path, tmp
         rows, others = np.array(common).T
         distance = np.linalg.norm(image.form.vectors[rows] - other.form.vectors[others], axis=1)  # type: ignore[union-attr]
         assert np.median(distance) < 0.02
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("factor", [0.5, 1.5])
+@pytest.mark.parametrize("source", ["photographs", "keypoints"])
+def test_photographs_of_another_size_are_rescaled(project: Path, tmp_path: Path, factor: float, source: str) -> None:
+    """Oracle: the model's poses, by queries of full-size photographs that it does not have; nothing is left out."""
+    (tmp_path / "images").mkdir()
+    for path in (project / "images").glob("*.jpg"):
+        with Image.open(path) as image:
+            size = round(image.width * factor), round(image.height * factor)
+            image.resize(size, Image.Resampling.LANCZOS).save(tmp_path / "images" / path.name, quality=95)
+    shutil.copytree(project / "sparse" / "0", tmp_path / "sparse" / "0")
+    if source == "keypoints":
+        shutil.copy(project / "database.db", tmp_path)
+        with closing(sqlite3.connect(tmp_path / "database.db")) as connection, connection:
+            connection.execute("DELETE FROM descriptors")
+    made = import_map(tmp_path / "sparse" / "0", photographs=tmp_path / "images")
+    assert isinstance(made, ImportedMap) and made.left_out == {} and len(made.map.scene.images) == 9
+    if made.origin == "extracted":
+        assert {image.camera.width_px for image in made.map.scene.images.values()} == {round(686 * factor)}
+    assert max(held_out_errors(made.map, project, tmp_path / "home")) < 0.01
 
 
 @pytest.mark.slow

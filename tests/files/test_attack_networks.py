@@ -28,7 +28,7 @@ def weights(network: ContextNetwork) -> list[np.ndarray]:
 def test_networks_of_context_come_back(tmp_path: Path) -> None:
     """Inverse pair: the bundled networks have the precision of the file. Another training is kept, too."""
     training = AttackTraining(image_digests=("00" * 8,), descriptors=7, steps=3, context_steps=5, decoys=4, seed=9)
-    ratio = DistanceRatio(share=0.25, even=0.2, slope=30.0, largest=6.0)
+    ratio = DistanceRatio(even=0.2, slope=30.0, largest=6.0)
     model = replace(bundled_learned_model(), training=training, views=ViewWeights(nearest=ratio, sharpness=0.3))
     write_learned_model(tmp_path / "model.npz", model)
     back = read_learned_model(tmp_path / "model.npz")

@@ -153,6 +153,6 @@ def test_what_needs_l2_says_how_to_convert(tmp_path: Path) -> None:
     assert advised(caught.value).endswith("`veil extract root.h5 -o features.h5` converts features in RootSIFT")
     with pytest.raises(SpaceError, match=r"make the features in L2$"):
         require_same(known_space("sift"), ROOT)
-    with pytest.raises(SpaceError, match=r"codebook and profile$"):
+    with pytest.raises(SpaceError, match=r"both sides with the same descriptor$"):
         require_same(known_space("sift"), known_space("hardnet"))
     assert len(device.release(photographed().in_l2()).message) > 0

@@ -9,11 +9,11 @@ from veil.errors import InputError, RangeError
 from veil.files.photographs.examples import lund_door
 from veil.geometry.camera import (
     MODELS,
+    Camera,
     as_colmap,
     checked_camera,
     guessed,
     implausible,
-    parse,
     require_crossing,
     require_inside,
     undistorted,
@@ -83,7 +83,7 @@ def test_hostile_intrinsics_are_refused_with_the_value(name: str) -> None:
     assert any(f"{value:.6g}" in str(caught.value) for value in params)
     assert "; " in str(caught.value)  # the remedy
     with pytest.raises(RangeError):
-        parse(",".join([model, *map(repr, params)]), 640, 480)
+        Camera.parse(",".join([model, *map(repr, params)]), 640, 480)
 
 
 def test_a_gigapixel_image_is_refused() -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from veil.attacks.matches.view_weights import ViewWeights
 from veil.geometry.rigid import Rigid
 from veil.trials.reconstruction_run import ErrorStatistics, Run
 from veil_lab.report.attacks import draw_defenses, draw_inversions, draw_position_attacks, draw_similarity
@@ -15,6 +16,7 @@ from veil_lab.report.curves import draw_accuracy, draw_descriptors
 from veil_lab.report.localization import draw_curve, draw_localization, draw_maps
 from veil_lab.report.queries import draw_forged, draw_queries
 from veil_lab.report.tiles import draw_tiles
+from veil_lab.report.view_ratios import draw_view_ratios
 from veil_lab.studies.attacks.defenses import DefenseRow, Recovery, default_defenses
 from veil_lab.studies.attacks.inversion import ORDER, InversionRow, Inverted
 from veil_lab.studies.attacks.positions import ATTACKS, PositionTrial
@@ -23,6 +25,7 @@ from veil_lab.studies.localization.forged_answers import ForgedAnswer
 from veil_lab.studies.localization.robustness import RobustnessTrial
 from veil_lab.studies.localization.tile_localization import AgainstRaw, TileFormRow, TileRow, TileSetting
 from veil_lab.studies.localization.word_localization_settings import LocalizationRow, Setting
+from veil_lab.training.view_fit import RatedCandidates
 from worlds import generator
 
 DIMS = (2, 4, 8, 16)
@@ -262,6 +265,20 @@ def _tiles(path: Path) -> None:
     draw_tiles(path, rows, forms)
 
 
+def _view_ratios(path: Path) -> None:
+    random = generator("view ratios")
+    distance = np.clip(random.normal(0.35, 0.1, (2, 900, 5)), 0, None)
+    distance[:, :, 0] = np.clip(random.normal(0.2, 0.08, (2, 900)), 0, None)
+    is_right = np.broadcast_to(np.arange(5) == 0, (900, 5))
+    rated = RatedCandidates(
+        log_ratios=np.zeros((900, 5)),
+        distance=distance,
+        is_verified=np.arange(1800).reshape(2, 900) % 3 == 0,
+        is_right=is_right,
+    )
+    draw_view_ratios(path, [rated], ViewWeights())
+
+
 FIGURES: Mapping[str, Callable[[Path], None]] = {
     "matching": _matching,
     "descriptors": _descriptors,
@@ -275,4 +292,5 @@ FIGURES: Mapping[str, Callable[[Path], None]] = {
     "maps": _maps,
     "curve": _curve,
     "tiles": _tiles,
+    "view ratios": _view_ratios,
 }

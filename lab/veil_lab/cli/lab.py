@@ -1,11 +1,11 @@
-"""`veil lab`: trainings of networks that attacks and audits use."""
+"""`veil lab`: trainings of networks that attacks and audits use, constants of attacks, codebooks and matches."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from veil.cli.common import add_command
-from veil_lab.cli import match, quality, results
+from veil_lab.cli import match, quality, results, tune
 from veil_lab.cli.train import attacks, inversion
 
 
@@ -15,8 +15,8 @@ def register(commands: Any) -> None:
         commands,
         "lab",
         "train networks that attacks and audits use",
-        "The laboratory: train networks that attacks and audits use, measure codebooks, and match uploads.",
-        attacks.EXAMPLES + inversion.EXAMPLES + quality.EXAMPLES + match.EXAMPLES + results.EXAMPLES,
+        "The laboratory: train and tune what attacks and audits use, measure codebooks, and match uploads.",
+        attacks.EXAMPLES + inversion.EXAMPLES + tune.EXAMPLES + quality.EXAMPLES + match.EXAMPLES + results.EXAMPLES,
     )
     groups = parser.add_subparsers(metavar="ACTION", required=True)
     train = add_command(
@@ -29,6 +29,7 @@ def register(commands: Any) -> None:
     networks = train.add_subparsers(metavar="NETWORK", required=True)
     attacks.register(networks)
     inversion.register(networks)
+    tune.register(groups)
     quality.register(groups)
     match.register(groups)
     results.register(groups)

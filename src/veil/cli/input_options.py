@@ -58,7 +58,7 @@ MAP: Table = {
 MAP_IMPORT: Table = {
     "imported": (FEATURES,),
     "normalization": (DATABASE, FEATURES),
-    **dict.fromkeys(("workers", "seed"), _TO_EXTRACT),
+    **dict.fromkeys(("workers", "seed", "gravity"), _TO_EXTRACT),
 }
 _IN_TILES = (TILES_PHOTOGRAPHS, TILES_FEATURES)
 LOCALIZE: Table = {

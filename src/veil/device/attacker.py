@@ -40,8 +40,8 @@ class Attacker:
     - `others`: further releases that the server has seen, by name.
     - `place`: raw features of photographs of the place that the server has, by name.
     - `where`: a map of the place.
-    - `model`: file of networks that `veil lab train attacks` wrote; None: the bundled ones, where they are for the space of the
-      release.
+    - `model`: file of `veil lab train attacks` or `veil lab tune`; None: the bundled networks, where they are for the space of
+      the release.
     - `seed`: of what is learned from the photographs.
     """
 

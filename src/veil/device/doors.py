@@ -170,8 +170,11 @@ def select_for_map(
     Raises what `map_images` raises.
     """
     built = map_images(features, options=options, steps=steps)
-    if isinstance(built, NoMap):
-        return built
+    return built if isinstance(built, NoMap) else selected_by_map(built, features)
+
+
+def selected_by_map(built: BuiltMap, features: Mapping[str, Features]) -> dict[str, ChosenFeatures]:
+    """The features that a map of photographs uses, by name, where `built` is the map of their raw `features`."""
     chosen: dict[str, ChosenFeatures] = {}
     for where in (built.map, *built.further):
         tracks: dict[int, list[tuple[str, int]]] = {}

@@ -24,17 +24,18 @@ from veil.files.colmap_databases import StoredImage, features_of, measured_space
 from veil.files.features import holds_features, read_features, tell_converted
 from veil.files.photographs.pictures import read_picture, stored_size, upright_size
 from veil.files.photographs.posed_models import ModelImage, PosedModel, read_model
-from veil.geometry.camera import as_colmap
+from veil.geometry.camera import Camera, as_colmap, rescaled
 from veil.mechanisms.public import publish
 from veil.one_line import one_line
 from veil.places.building import map_posed
-from veil.places.built_maps import BuiltMap, MappingOptions
+from veil.places.built_maps import BuiltMap, MappingOptions, readings_of
 from veil.places.held_map import Map
 from veil.places.maps import NoMap
+from veil.places.maps.check import ReadingsCheck
 from veil.places.maps.known_poses import LEAST_POINTS
 from veil.places.maps.scenes import firm
 from veil.progress import Progress, Steps, silent
-from veil.scene import MapCheck, MappedImage, Scene
+from veil.scene import MapCheck, MappedImage, Scene, mean_down
 from veil.space import Space
 
 # Keypoints of a file are those of a model if half of them lie within `SAME_PX` of the model's.
@@ -60,6 +61,7 @@ class ImportedMap:
     - `keeps_points`: whether its points are the model's own; otherwise they were triangulated from the model's poses.
     - `check`: numbers for and against a map whose points were triangulated; None where it keeps the model's.
     - `left_out`: why images of the model are not in the map, by name.
+    - `readings`: readings of gravity compared with the map; None if it was given none.
     """
 
     map: Map
@@ -68,6 +70,7 @@ class ImportedMap:
     keeps_points: bool
     check: MapCheck | None = None
     left_out: Mapping[str, str] = field(default_factory=dict)
+    readings: ReadingsCheck | None = None
 
     __repr__ = one_line
 
@@ -78,6 +81,7 @@ def import_map(
     features: Path | str | None = None,
     photographs: Path | str | None = None,
     space: Space | None = None,
+    gravity: Mapping[str, np.ndarray] | None = None,
     options: MappingOptions | None = None,
     steps: Steps[Progress] = silent,
 ) -> ImportedMap | NoMap:
@@ -89,6 +93,8 @@ def import_map(
     - `photographs`: the folder of the photographs, for what the features lack; None: where the model says, or `images` beside
       it or beside the folder above.
     - `space`: of the features' descriptors, where their file does not say it; SIFT's normalization is measured without it.
+    - `gravity`: by image name, float (3,) vectors that point down in the model's cameras (x right, y down, z forward). The map
+      needs them to serve queries of words with lines.
     - `options`: seed, workers, pairs and ratio test of a triangulation.
     - `steps`: shows progress, see `Steps`.
 
@@ -96,9 +102,26 @@ def import_map(
     where there is neither a feature nor a photograph of the model's images; VeilError if COLMAP fails.
     """
     posed = read_model(model)
-    left_out: dict[str, str] = {}
-    given = None if features is None else Path(features)
+    if gravity is not None and not set(gravity) & set(posed.images):
+        raise InputError(f"gravity is of none of the images of {posed.path}, which are {', '.join(sorted(posed.images)[:3])}")
     pictures = _Photographs(posed, None if photographs is None else Path(photographs))
+    made = _imported_from(posed, pictures, None if features is None else Path(features), space, options, steps)
+    if gravity is None or isinstance(made, NoMap):
+        return made
+    scene = replace(made.map.scene, measured_down=mean_down(gravity, made.map.scene.images))
+    return replace(made, map=Map(scene=scene), readings=readings_of(scene, gravity))
+
+
+def _imported_from(
+    posed: PosedModel,
+    pictures: _Photographs,
+    given: Path | None,
+    space: Space | None,
+    options: MappingOptions | None,
+    steps: Steps[Progress],
+) -> ImportedMap | NoMap:
+    """The map of a model by the features that are `given` or beside it, else by its photographs."""
+    left_out: dict[str, str] = {}
     file = given or usual_database(posed.path)
     if file is not None:
         stored = _Stored.read(file, posed, space, left_out)
@@ -325,13 +348,14 @@ class _Photographs:
             bar(len(self.paths), len(self.paths))
 
     def _decoded(self, path: Path, image: ModelImage) -> Picture:
-        """A photograph as it is stored, as COLMAP reads it, or else upright, whichever has the size of the model's camera."""
-        size = image.camera.width_px, image.camera.height_px
-        as_stored = stored_size(path) == size or upright_size(path) != size
-        picture = read_picture(path, camera=image.camera, as_stored=as_stored)
-        if picture.full_size is not None:
-            raise InputError(f"{path} was shrunk, and the model is of its full size; scale down photographs and model")
-        return picture
+        """A photograph as it is stored, as COLMAP reads it, or else upright, whichever has the shape of the model's camera.
+
+        Of a smaller or larger photograph the camera is rescaled.
+        """
+        stored, upright = stored_size(path), upright_size(path)
+        as_stored = rescaled(image.camera, *stored) is not None or rescaled(image.camera, *upright) is None
+        size = stored if as_stored else upright
+        return read_picture(path, camera=rescaled(image.camera, *size) or image.camera, as_stored=as_stored)
 
     def features(self, steps: Steps[Progress], left_out: dict[str, str]) -> dict[str, Features]:
         """SIFT of all photographs by name. Why one has none is added to `left_out`."""
@@ -349,8 +373,19 @@ class _Photographs:
         """SIFT that is extracted again at stored keypoints, and the row of each feature there, by image name."""
         for name, picture in self.pictures(steps, left_out):
             if name in bare:
-                tries = [_again(picture, bare[name], octave) for octave in (-1, 0)]
+                scaled = _at_size(picture, self.posed.images[name].camera)
+                tries = [_again(scaled, bare[name], octave) for octave in (-1, 0)]
                 yield name, max(tries, key=lambda made: len(made[1]))
+
+
+def _at_size(picture: Picture, camera: Camera) -> Picture:
+    """The picture with as many pixels as the camera has, so that its keypoints are in that camera's."""
+    from PIL import Image
+
+    size = camera.width_px, camera.height_px
+    if picture.gray.shape == size[::-1] or picture.rgb is None:
+        return picture
+    return Picture.of(np.asarray(Image.fromarray(picture.rgb).resize(size, Image.Resampling.LANCZOS)), camera=camera)
 
 
 def _again(picture: Picture, stored: StoredImage, first_octave: int) -> tuple[Features, Int64[np.ndarray, "_"]]:

@@ -108,7 +108,7 @@ def write_learned_model(path: Path, model: LearnedModel) -> None:
 
 
 def read_learned_model(path: Path | str) -> LearnedModel:
-    """The networks of attacks in a file that `veil lab train attacks` wrote. Raises FileFormatError for another file."""
+    """The networks in a file of `veil lab train attacks` or `veil lab tune`. Raises FileFormatError for another file."""
     path = Path(path)
     try:
         require_filled(path)

@@ -135,7 +135,7 @@ class Camera:
         `+-3%` behind it is the relative standard deviation of its focal length, 1 % without it. Raises InputError for another
         text, RangeError for intrinsics that no photograph can have.
         """
-        return parse(text, width_px, height_px)
+        return checked_camera(_read(text, width_px, height_px))
 
     @property
     def focal_count(self) -> int:
@@ -187,6 +187,16 @@ def zoomed(camera: Camera, factor: float) -> Camera:
     return replace(camera, params=(*(factor * value for value in camera.params[:count]), *camera.params[count:]))
 
 
+def rescaled(camera: Camera, width_px: int, height_px: int) -> Camera | None:
+    """The camera of a picture at another size, as in `resized`; None where the ratio of the sides is another one.
+
+    The sides of both sizes may have been rounded, or cut, by a pixel.
+    """
+    x, y = width_px / camera.width_px, height_px / camera.height_px
+    rounding = 1 / min(width_px, height_px) + 1 / min(camera.width_px, camera.height_px)
+    return resized(camera, width_px, height_px) if abs(x - y) <= rounding * max(x, y) else None
+
+
 # Projections in the picture enlarged by this factor still count as in it (lines.md#points-and-cameras).
 FRAME_SLACK = 1.1
 
@@ -235,7 +245,6 @@ MARGIN_PX = 2.0  # margin around the image where keypoints may lie: detectors fi
 MIN_SEEN = 0.1  # share of a fisheye's image that must lie on the normalized plane
 
 _FISHEYE = "FISHEYE"
-_PLUS_MINUS = "+-"  # between the text of a camera and the deviation of its focal length
 _GRID = 17  # samples along each side of the image, its corners and borders among them
 _STEPS, _NEWTON = 24, 4  # steps along each ray, and Newton iterations at each step
 _DIRECT = 100  # Newton iterations without steps, as in COLMAP
@@ -281,14 +290,6 @@ def checked_camera(camera: Camera) -> Camera:
     return camera
 
 
-def parse(text: str, width_px: int, height_px: int) -> Camera:
-    """Read a camera from `MODEL,p1,p2,...` or `MODEL,p1,p2,...+-3%`, as `Camera.parse` does, for images of the given size.
-
-    Raises InputError, with the expected form, for other texts, and RangeError for intrinsics that no photograph can have.
-    """
-    return checked_camera(_read(text, width_px, height_px))
-
-
 def require_readable(text: str) -> None:
     """Raise InputError unless `text` names a model and its parameters; without an image's size no more can be checked."""
     _read(text, 1, 1)
@@ -296,7 +297,7 @@ def require_readable(text: str) -> None:
 
 def _read(text: str, width_px: int, height_px: int) -> Camera:
     """The camera that `MODEL,p1,p2,...` or `MODEL,p1,p2,...+-3%` names, its intrinsics unchecked."""
-    intrinsics, *deviations = text.split(_PLUS_MINUS)
+    intrinsics, *deviations = text.split("+-")
     model, *numbers = intrinsics.split(",")
     try:
         params = tuple(float(number) for number in numbers)
@@ -306,7 +307,7 @@ def _read(text: str, width_px: int, height_px: int) -> Camera:
     except ValueError:
         raise InputError(
             f"camera {text!r} is not of the form MODEL,p1,p2,... with COLMAP's model names, or with a deviation of its focal "
-            f"length as MODEL,p1,p2,...{_PLUS_MINUS}3%"
+            "length as MODEL,p1,p2,...+-3%"
         ) from None
     focal = FocalPrior(origin="given", deviation=percents[0] / 100) if percents else GIVEN
     return Camera(model=model.strip().upper(), width_px=width_px, height_px=height_px, params=params, focal=focal)

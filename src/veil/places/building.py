@@ -11,7 +11,7 @@ from veil.errors import InputError, Remedy
 from veil.files.maps.checkpoints import working_folder
 from veil.files.maps.cluster_results import OF_POSITIONS
 from veil.forms import Lines
-from veil.geometry.camera import Camera
+from veil.geometry.camera import Camera, rescaled
 from veil.geometry.rigid import Rigid
 from veil.matching.lightglue import LightGlue
 from veil.places.built_maps import BuiltMap, MappingOptions, readings_of
@@ -125,21 +125,22 @@ def map_posed(
     """Build a map of images at known poses: their matches are triangulated, and poses and cameras stay as they are.
 
     - `images`: by name, with positions.
-    - `cameras`, `poses`: intrinsics and poses cam_from_world by name. Images without any are left out and named, and so are
-      those whose camera is of another size.
+    - `cameras`, `poses`: intrinsics and poses cam_from_world by name. Images without any are left out and named. The camera of
+      an image of another size is rescaled to it. The image is left out where the ratio of its sides is another one.
     - `options`: seed, workers, pairs, ratio test and time limit; the map is not built in clusters, and nothing is located.
     - `gravity`, `work`, `network`, `steps`: as for `map_positions`.
 
     Raises as `map_images` does.
     """
     options = options or MappingOptions()
-    left_out = _unposed(images, cameras)
+    fitting = _rescaled(images, cameras)
+    left_out = _unposed(images, cameras, fitting)
     images = {name: image for name, image in images.items() if name not in left_out}
     if not images:
         first, reason = next(iter(left_out.items()), ("", "there are no images"))
         raise InputError(f"none of the {len(left_out)} images has a pose in the model; {first}: {reason}")
     work = _with_network(images, work, network)
-    placed = _placed(images, cameras)
+    placed = _placed(images, fitting)
     matches = matched_as_chosen(FormsOf(images), options.pairs, work, workers=options.workers, steps=steps)
     with working_folder(None if work is None else work.unfinished) as workdir, steps("triangulating"):
         scene = map_at_poses(placed, poses, matches, workdir=workdir, options=_settings(options))
@@ -154,16 +155,23 @@ def map_posed(
     return BuiltMap(map=Map(scene=scene), check=scene.check, left_out=left_out, readings=readings)
 
 
-def _unposed(images: Mapping[str, LoadedImage], cameras: Mapping[str, Camera]) -> dict[str, str]:
-    """Why images cannot be mapped at known poses, by name: the model has none, or it is of another size."""
+def _rescaled(images: Mapping[str, LoadedImage], cameras: Mapping[str, Camera]) -> dict[str, Camera]:
+    """The cameras of a model at the sizes of the images, by name, where the sides have the same ratio."""
+    sizes = {name: (image.camera.width_px, image.camera.height_px) for name, image in images.items() if name in cameras}
+    fitting = {name: rescaled(cameras[name], *size) for name, size in sizes.items()}
+    return {name: camera for name, camera in fitting.items() if camera is not None}
+
+
+def _unposed(images: Mapping[str, LoadedImage], cameras: Mapping[str, Camera], fitting: Mapping[str, Camera]) -> dict[str, str]:
+    """Why images cannot be mapped at known poses, by name: the model has none, or it is of another shape."""
     reasons = {}
     for name, image in images.items():
         camera, own = cameras.get(name), image.camera
         if camera is None:
             reasons[name] = "the model has no image of this name"
-        elif (camera.width_px, camera.height_px) != (own.width_px, own.height_px):
+        elif name not in fitting:
             sizes = f"{own.width_px}x{own.height_px} px, in the model {camera.width_px}x{camera.height_px} px"
-            reasons[name] = f"its features are of {sizes}"
+            reasons[name] = f"its features are of {sizes}, which has another ratio of the sides"
     return reasons
 
 

@@ -23,6 +23,7 @@ from veil.one_line import line
 from veil.places.pairs.choice import images_like
 from veil.progress import Progress
 from veil.scene import Scene
+from veil.space import require_same
 
 Queries = Literal["words", "distances", "both"]
 # Least number of images of a map that is indexed for queries by distance when it is made: smaller ones gain no time by it.
@@ -127,17 +128,20 @@ class Map:
     def codebook_for(self, query: Form) -> Codebook | None:
         """The bundled codebook of a query's compressed descriptors; None for those that are not compressed.
 
-        Raises InputError if it has to bring a public map into the query's space, and the query was privatized with another one.
+        Raises InputError if it has to bring a public map into the query's space, and the query was privatized with another one;
+        SpaceError if query and map are of other descriptors or normalizations.
         """
         if isinstance(query, Points | Subsets):
             return None
         if not self.is_public or query.space == self.scene.space:
             return known_codebook(query.space.descriptor, query.space.codebook)
+        mine, theirs = query.space, self.scene.space
+        if not mine.codebook or (mine.descriptor, mine.normalization) != (theirs.descriptor, theirs.normalization):
+            require_same(mine, theirs)  # no codebook makes up for that
         book = bundled_codebook(query.space.descriptor)
         if book.digest != query.space.codebook:
             raise InputError(
-                f"the query was privatized with codebook {query.space.codebook[:12] or '(none)'}, the bundled one is "
-                f"{book.digest[:12]}",
+                f"the query was privatized with codebook {query.space.codebook[:12]}, the bundled one is {book.digest[:12]}",
                 remedy=Remedy("give", "localize.codebook"),
             )
         return book

@@ -141,5 +141,6 @@ def _located(
     used, allowed = time.process_time() - begun, word_options.max_seconds
     if isinstance(answer, NoPose) and allowed is not None and used > allowed:
         limit = f"it took {used:.0f} s of the processor, and a search has {allowed:g}"
-        return replace(answer, reason=f"{answer.reason}; {limit}", remedy=(Remedy("raise", "WordOptions.max_seconds"),))
+        remedy = (Remedy("raise", "WordOptions.max_seconds"), *answer.remedy)
+        return replace(answer, reason=f"{answer.reason}; {limit}", remedy=remedy)
     return answer

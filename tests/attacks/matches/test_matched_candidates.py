@@ -122,7 +122,7 @@ def slow_evidence(modes: Modes, form: Subspaces, view: Subspaces) -> np.ndarray:
                 distances.append(np.linalg.norm(suggestion - there))
             law = WEIGHTS.nearest
             ratio = np.exp(min(law.slope * (law.even - float(min(distances))), law.largest))
-            logs[feature, candidate] = np.log((1 - law.share) + law.share * ratio)
+            logs[feature, candidate] = np.log(1 + ratio)
     return logs
 
 
@@ -142,7 +142,7 @@ def test_the_candidate_that_a_view_shows_is_chosen(is_verified: bool, is_repeat:
     assert (beliefs.argmax(axis=1) == right).mean() > 0.9 and beliefs.sum(axis=1) == pytest.approx(np.ones(FEATURES))
     _, strange, _, _ = world("strange", noise=0.15, share=0.0)
     _, none = asked_of(modes, form, view_of(form, strange))
-    assert np.log(1 - WEIGHTS.nearest.share) <= none.min() and none.max() < 1
+    assert none.min() >= 0 and none.max() < 1.4
     _, naive = asked_of(modes, form, view_of(form, view, is_verified=is_verified, is_repeat=True))
     if not is_repeat and not is_verified:
         assert (modes.beliefs(1.0, naive).argmax(axis=1) == right).mean() < 0.9
@@ -155,7 +155,7 @@ def test_a_verified_partner_speaks_alone() -> None:
     elsewhere = other.partners.take(np.roll(np.arange(FEATURES), 1))
     near, evidence = asked_of(modes, form, ViewOfFeatures.of(form, other.view, elsewhere))
     known = np.isfinite(modes.log_ratios)
-    assert np.median(evidence[known]) == pytest.approx(np.log(1 - WEIGHTS.verified.share), abs=0.1)
+    assert np.median(evidence[known]) == pytest.approx(0, abs=0.1)
     assert (near.row == elsewhere.nearest[:, None]).all()
 
 
@@ -221,12 +221,10 @@ def test_a_view_improves_the_estimate_beside_it() -> None:
     assert (far.points == chosen.points).all()
 
 
-@pytest.mark.parametrize(
-    "wrong", [{"share": 0.0}, {"share": 1.0}, {"even": float("nan")}, {"slope": -1.0}, {"largest": float("inf")}]
-)
+@pytest.mark.parametrize("wrong", [{"even": -0.1}, {"even": float("nan")}, {"slope": -1.0}, {"largest": float("inf")}])
 def test_weights_out_of_range_are_refused(wrong: dict[str, float]) -> None:
     with pytest.raises(RangeError, match="ratio of distances"):
-        DistanceRatio(**{"share": 0.5, "even": 0.2, "slope": 9.0, "largest": 4.0} | wrong)
+        DistanceRatio(**{"even": 0.2, "slope": 9.0, "largest": 4.0} | wrong)
     with pytest.raises(RangeError, match="sharpness"):
         ViewWeights(sharpness=float("nan"))
 

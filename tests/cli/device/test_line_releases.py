@@ -123,8 +123,15 @@ def test_whatever_changes_a_line_is_refused(released, tmp_path: Path, monkeypatc
     assert privatize(tmp_path, other, down, "second") == (1, b"")
     error = capsys.readouterr().err
     assert "photo.jpg was already released" in error and "--allow-second-release" in error
-    named = {"size": "size", "focal is known": "focal", "class of the focal": "focal", "keypoints": "keypoints"}
-    assert f"now {named.get(change, 'gravity' if 'gravity' in change else 'camera')} " in error
+    named = {
+        "size": "size",
+        "focal is known": "focal",
+        "class of the focal": "focal",
+        "keypoints": "keypoints",
+        "gravity": "another",
+        "no gravity": "without",
+    }
+    assert f"now {named.get(change, 'camera')} " in error
 
 
 def test_another_share_of_aligned_lines_is_refused(released, monkeypatch) -> None:

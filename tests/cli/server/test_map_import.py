@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from pathlib import Path
 
@@ -11,7 +12,9 @@ import pytest
 from veil.cli import main
 from veil.files.features import write_features
 from veil.files.maps.format import read_map
-from worlds.projects import files_of, planted_project
+from veil.files.photographs.gravity import write_gravity
+from veil.geometry.gravity import Gravity
+from worlds.projects import LENSES, files_of, planted_hloc_project, planted_project
 from worlds.schemas import validate
 
 pytestmark = pytest.mark.filterwarnings("ignore::veil.errors.VeilWarning")
@@ -31,7 +34,10 @@ def test_from_a_project_to_a_private_pose_in_two_commands(tmp_path: Path, capsys
     before = files_of(tmp_path / "project")
     capsys.readouterr()
     project = tmp_path / "project"
-    options = ["--normalization", "L2", "--json", tmp_path / "facts.json"]
+    down = np.array([0.1, 0.99, 0.1]) / np.linalg.norm([0.1, 0.99, 0.1])
+    readings = {key: Gravity(direction=image.cam_from_world.rotation @ down) for key, image in scene.images.items()}
+    write_gravity(tmp_path / "gravity.csv", readings)
+    options = ["--normalization", "L2", "--json", tmp_path / "facts.json", "--gravity", tmp_path / "gravity.csv"]
     assert run("map", "import", project / "sparse" / "0", "-o", tmp_path / "map", *options) == 0
     (message,) = (tmp_path / "up").glob("*.veil")
     assert run("localize", tmp_path / "map", message, "--json", tmp_path / "pose.json") == 0
@@ -41,6 +47,40 @@ def test_from_a_project_to_a_private_pose_in_two_commands(tmp_path: Path, capsys
     facts = json.loads((tmp_path / "facts.json").read_text())
     validate("map-import", facts)
     assert facts["registered"] == len(raw) and facts["descriptors"] == "stored" and facts["left_out"] == {}
+    assert facts["gravity"]["agreeing"] == facts["gravity"]["readings"] == len(raw)
+    np.testing.assert_allclose(read_map(tmp_path / "map").measured_down, down, atol=1e-8)  # type: ignore[arg-type]
+    (query,) = json.loads((tmp_path / "pose.json").read_text())["queries"]
+    np.testing.assert_allclose(query["camera_center"], scene.images[name].cam_from_world.center, atol=0.05)
+
+
+def digests(folder: Path) -> dict[str, str]:
+    return {name: hashlib.sha256(content).hexdigest() for name, content in files_of(folder).items()}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("model", LENSES)
+def test_from_an_hloc_project_to_a_private_pose(tmp_path: Path, capsys: pytest.CaptureFixture[str], model: str) -> None:
+    """Planted truth: the pose of the query in the model's coordinates; hloc's layout by hand, RootSIFT and a rig, read-only."""
+    project = tmp_path / "project"
+    scene, raw = planted_hloc_project(project, model)
+    assert {path.name for path in (project / "sfm").iterdir()} >= {"rigs.bin", "frames.bin", "database.db"}
+    name = sorted(raw)[0]
+    write_features(tmp_path / "query.h5", [("query.jpg", raw[name])])
+    assert run("privatize", tmp_path / "query.h5", "-o", tmp_path / "up", "--min-distance", "0") == 0
+    before = digests(project)
+    for path in (project, *project.rglob("*")):
+        path.chmod(0o555 if path.is_dir() else 0o444)
+    words = [project / "sfm", project / "feats-sift.h5", "--imported", "sift", "--normalization", "L1_ROOT"]
+    assert run("map", "import", *words, "-o", tmp_path / "map", "--json", tmp_path / "facts.json") == 0
+    (message,) = (tmp_path / "up").glob("*.veil")
+    assert run("localize", tmp_path / "map", message, "--json", tmp_path / "pose.json") == 0
+    assert digests(project) == before
+    assert "(sift L2 128-D), the model's own points" in capsys.readouterr().out
+    facts = json.loads((tmp_path / "facts.json").read_text())
+    assert facts["registered"] == len(raw) and facts["left_out"] == {} and facts["mean_reprojection_error_px"] < 0.3
+    assert {image.camera.model for image in read_map(tmp_path / "map").images.values()} == {model}
+    for key, image in read_map(tmp_path / "map").images.items():
+        np.testing.assert_allclose(image.cam_from_world.center, scene.images[key].cam_from_world.center, atol=1e-9)
     (query,) = json.loads((tmp_path / "pose.json").read_text())["queries"]
     np.testing.assert_allclose(query["camera_center"], scene.images[name].cam_from_world.center, atol=0.05)
 
@@ -76,6 +116,9 @@ def test_what_cannot_be_imported_is_told(tmp_path: Path, capsys: pytest.CaptureF
     ):
         assert run("map", "import", model, *words, "-o", output) == 1
         assert reason in capsys.readouterr().err
+    (tmp_path / "gravity.csv").write_text("image,x,y,z\nother.jpg,0,1,0\n")
+    assert run("map", "import", model, "-o", output, "--gravity", tmp_path / "gravity.csv") == 1
+    assert "gravity is of none of the images of" in capsys.readouterr().err
     assert run("map", "import", tmp_path, "-o", output) == 1
     assert f"is not a model, but {model} is one" in capsys.readouterr().err
     (tmp_path / "database.db").unlink()

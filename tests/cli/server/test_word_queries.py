@@ -129,7 +129,11 @@ def test_gravity_beside_positions_localizes_at_a_smaller_epsilon(
 ) -> None:
     """The same words at epsilon 4 are refused without gravity. Oracle: the pose from words at epsilon 9 without it."""
     usual = localized(work / "indexed", message(work / "words"), tmp_path / "a.json")
+    capsys.readouterr()
     assert run("localize", work / "indexed", message(work / "blind"), "--max-seconds", 1) == 3
+    told = capsys.readouterr().out
+    assert "not upright without the query's gravity" in told and "release with --gravity" in told
+    assert "larger --epsilon" not in told
     x, y, z = usual["camera_center"]
     images = sorted(path.name for path in (work / "mapped").iterdir())
     for options in (

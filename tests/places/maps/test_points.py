@@ -11,7 +11,7 @@ import pytest
 from veil.errors import InputError
 from veil.forms import Form, Points
 from veil.geometry.camera import GUESS
-from veil.geometry.similarity import align_poses, pose_error
+from veil.geometry.similarity import Similarity, align_poses, pose_error
 from veil.matching import match_pairs
 from veil.matching.pairs import all_pairs
 from veil.places.maps import MapImage, MapOptions, NoMap, StageLimits, build_map
@@ -71,10 +71,10 @@ def _point_errors(scene: Scene, place: World, alignment) -> np.ndarray:
 
 
 @pytest.mark.slow
-def test_points_that_the_ratio_dropped_come_back_and_move_no_pose(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Oracle: the planted points. A third of them look alike in pairs, so that no ratio passes them.
+def test_points_that_the_ratio_dropped_come_back_and_refine_poses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Oracle: the planted points and poses. A third of the points look alike in pairs, so that no ratio passes them.
 
-    They are not in the map that the poses come from.
+    They are not in the map that comes first, whose poses are off by more than those that they help to adjust.
     """
     import veil.places.maps.points as points
 
@@ -91,12 +91,17 @@ def test_points_that_the_ratio_dropped_come_back_and_move_no_pose(tmp_path: Path
     scene = mapped(images_of(place, 0), tmp_path)
     assert isinstance(scene, Scene)
     assert len(before[0].points) < 230 < 260 < len(scene.points)
-    for name, image in before[0].images.items():
-        pose = scene.images[name].cam_from_world
-        np.testing.assert_allclose(pose.rotation, image.cam_from_world.rotation, atol=1e-9)
-        np.testing.assert_allclose(pose.translation, image.cam_from_world.translation, atol=1e-9)
     names = sorted(scene.images)
-    alignment = align_poses([scene.images[n].cam_from_world for n in names], [place.poses[n] for n in names])
+
+    def aligned(one: Scene) -> Similarity:
+        return align_poses([one.images[n].cam_from_world for n in names], [place.poses[n] for n in names])
+
+    def off(one: Scene) -> float:
+        """Mean distance of the cameras from the planted ones."""
+        return float(np.mean([pose_error(one.images[n].cam_from_world, place.poses[n], aligned(one))[0] for n in names]))
+
+    assert off(scene) < off(before[0])
+    alignment = aligned(scene)
     assert np.quantile(_point_errors(scene, place, alignment), 0.9) < 0.1
 
 

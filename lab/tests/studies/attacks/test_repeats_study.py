@@ -12,6 +12,7 @@ from veil.errors import InputError
 from veil.extraction.picture import Picture
 from veil.extraction.sift import SiftOptions, extract_sift
 from veil.features import Features
+from veil.files.attack_networks import bundled_learned_model
 from veil.files.codebooks import bundled_codebook, bundled_decoys
 from veil.files.photographs.examples import other_place
 from veil.files.photographs.pictures import read_rgb
@@ -26,6 +27,16 @@ IN_SUBSPACES = tuple(setting for setting in SETTINGS if setting.descriptors == "
 @pytest.fixture(scope="module")
 def pools() -> FormPools:
     return FormPools.split(bundled_codebook(), bundled_decoys())
+
+
+@pytest.mark.slow
+def test_networks_join_the_attacks_of_repeats(door: dict[str, Features], pools: FormPools) -> None:
+    """Special case: no best attack gets worse."""
+    frames = [repeats(a_step_apart(next(iter(door.values())).take(np.arange(30)), 5))]
+    without = by_kind(repeats_study(frames, pools, IN_SUBSPACES[-1:]))
+    learned = by_kind(repeats_study(frames, replace(pools, learned=bundled_learned_model()), IN_SUBSPACES[-1:]))
+    assert learned.keys() == without.keys()
+    assert all(row.shares >= without[key].shares for key, row in learned.items())
 
 
 def repeats(features: Sequence[Features]) -> RepeatSet:

@@ -30,7 +30,7 @@ from veil.extraction.sift import MAX_FEATURES, SiftOptions, extract_sift
 from veil.features import Features
 from veil.files.photographs.gravity import read_gravity
 from veil.files.photographs.pictures import read_picture
-from veil.geometry.camera import parse
+from veil.geometry.camera import Camera
 from veil.geometry.rigid import Rigid
 from veil.matching import match_pairs
 from veil.matching.pairs import all_pairs
@@ -133,7 +133,7 @@ def subject_of(scene: ReferenceScene, arguments: Arguments, *, first_octave: int
             left_out = len(scene.pictures) - count
             say(arguments, f"{scene.name}: left out {left_out} photographs that are not {width}x{height}, as --camera is")
         same = {name: path for name, path in scene.pictures.items() if _shape(path) == (height, width)}
-        scene = replace(scene, pictures=same, cameras=dict.fromkeys(same, parse(camera, width, height)))
+        scene = replace(scene, pictures=same, cameras=dict.fromkeys(same, Camera.parse(camera, width, height)))
     if arguments.gravity:
         scene = replace(scene, gravity=read_gravity(arguments.gravity))
     return read_subject(scene, max_features=arguments.max_features, first_octave=first_octave, workers=arguments.workers)

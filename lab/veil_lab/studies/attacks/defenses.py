@@ -139,7 +139,7 @@ class DescriptorPools:
 
 
 def default_defenses(m: int = 4) -> list[Defense]:
-    """The defenses of the table in lab/results.md: each step alone, then steps together; `m` is the dimension of subspaces."""
+    """The defenses of lab/results/defenses.md: each step alone, then steps together; `m` is the dimension of subspaces."""
 
     def plain(name: str, reduced: int | None = None, **changes: object) -> Defense:
         """The paper's sub-hybrid lifting with Gaussian directions and some values changed."""

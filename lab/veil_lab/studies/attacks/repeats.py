@@ -1,8 +1,8 @@
 """Study of near repeats: what several frames of a static video, or several handheld shots, give away of the first of them.
 
 One device releases all of them in each form, under one secret and with one pool, as it would in use: repeats share decoys, and
-hardly any descriptor exactly. The attacker has two or five of these uploads. Of all attacks the one that recovers most is
-reported, and the attacker may have aligned the pictures.
+hardly any descriptor exactly. The attacker has two or five of these uploads, and networks if the pools hold any. Of all attacks
+the one that recovers most is reported, and the attacker may have aligned the pictures.
 """
 
 from __future__ import annotations
@@ -40,7 +40,9 @@ NAMES = ("subspaces", "subspaces, lines", "words, epsilon 5", "positions alone")
 SETTINGS = tuple(setting for setting in FORMS if setting.name in NAMES)
 # Attacks that compare uploads, and those on one upload that name words and guess positions in any case. `aligned_attacks` join.
 # `intersection` is left out: it takes most of the time, and recovers 2 % of the descriptors from five uploads (choose.md).
-ATTACKS = chosen(("matched views", "repeat", "posterior", "line density", "repeat of lines"))
+COMPARING = ("matched views", "repeat", "posterior", "line density", "repeat of lines")
+# These join where the attacker has networks. Their search takes some forty seconds of a core for a release of 700 features.
+LEARNED = ("modes", "context", "matched candidates")
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -163,15 +165,16 @@ def _attacked(
         for features in item.features
     )
     truth = find_truth(first, {item.photograph: item.features[0]}, public)
+    attacks = chosen(COMPARING if pools.learned is None else (*COMPARING, *LEARNED))
     scores: dict[int, dict[str, Score]] = {}
     for uploads in UPLOADS:
         seen = {f"repeat {place}": ReleasedImage.of(other) for place, other in enumerate(others[: uploads - 1])}
         examined = examine(
             {item.photograph: first},
             {item.photograph: truth},
-            Knowledge(codebook=public, decoys=None, database=pools.database, others=seen),
+            Knowledge(codebook=public, decoys=None, database=pools.database, others=seen, learned=pools.learned),
             effort=Effort(features=WORDS_SENT, seed=seed),
-            attacks=(*ATTACKS, *aligned_attacks(item.alignments[: uploads - 1])),
+            attacks=(*attacks, *aligned_attacks(item.alignments[: uploads - 1])),
         )
         scores[uploads] = {item.attack: item.score for item in findings(examined) if item.score is not None}
     return AttackedRepeat(features=len(first), scores=scores)

@@ -19,7 +19,6 @@ from veil.errors import RangeError
 class DistanceRatioJson(TypedDict):
     """Constants of one ratio of Eq. 15; `even` is relative to the length of a descriptor."""
 
-    share: float
     even: float
     slope: float
     largest: float
@@ -37,32 +36,30 @@ class ViewWeightsJson(TypedDict):
 class DistanceRatio:
     """Likelihood ratio of a candidate by its distance to a view (Eq. 15).
 
-    A `share` of the descriptors is in the view. Of these the ratio's logarithm falls with the `slope`, is 0 at the distance
-    `even`, and at most `largest`. Distances are relative to the length of a descriptor. Raises RangeError for values outside
-    their range.
+    It is the odds that the view shows the descriptor here, plus 1 as it may not show it at all. The logarithm of the odds falls
+    with the `slope`, is 0 at the distance `even`, and at most `largest`. Distances are relative to the length of a descriptor.
+    Raises RangeError for values outside their range.
     """
 
-    share: float
     even: float
     slope: float
     largest: float
 
     def __post_init__(self) -> None:
-        if not (0 < self.share < 1 and 0 <= self.even <= 2 and 0 < self.slope < 1e4 and 0 < self.largest < 100):
+        if not (0 <= self.even <= 2 and 0 < self.slope < 1e4 and 0 < self.largest < 100):
             raise RangeError(
-                "a ratio of distances needs a share between 0 and 1, an even distance of at most 2, and a slope and largest "
-                f"logarithm that are positive and finite, got {self!r}"
+                "a ratio of distances needs an even distance from 0 to 2, and a slope and largest logarithm that are positive "
+                f"and below 10,000 and 100, got {self!r}"
             )
 
     def as_json(self) -> DistanceRatioJson:
         """The record in files of networks, and of `veil lab tune`."""
-        return {"share": self.share, "even": self.even, "slope": self.slope, "largest": self.largest}
+        return {"even": self.even, "slope": self.slope, "largest": self.largest}
 
     @staticmethod
     def from_json(record: DistanceRatioJson) -> DistanceRatio:
         """The ratio of a record. Raises LookupError or TypeError for another one, and RangeError for values out of range."""
         return DistanceRatio(
-            share=float(record["share"]),
             even=float(record["even"]),
             slope=float(record["slope"]),
             largest=float(record["largest"]),
@@ -70,7 +67,7 @@ class DistanceRatio:
 
     def log_ratios(self, distance: Float64[np.ndarray, "*candidates"]) -> Float64[np.ndarray, "*candidates"]:
         """Logarithm of the ratio at each distance, which may be infinite."""
-        return np.log((1 - self.share) + self.share * np.exp(np.minimum(self.slope * (self.even - distance), self.largest)))
+        return np.log1p(np.exp(np.minimum(self.slope * (self.even - distance), self.largest)))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,8 +79,8 @@ class ViewWeights:
     veil. Raises RangeError for a sharpness that is not positive and finite.
     """
 
-    nearest: DistanceRatio = field(default_factory=lambda: DistanceRatio(share=0.3, even=0.3125, slope=24.0, largest=7.0))
-    verified: DistanceRatio = field(default_factory=lambda: DistanceRatio(share=0.97, even=0.385, slope=52.0, largest=7.5))
+    nearest: DistanceRatio = field(default_factory=lambda: DistanceRatio(even=0.277, slope=24.0, largest=6.15))
+    verified: DistanceRatio = field(default_factory=lambda: DistanceRatio(even=0.452, slope=52.0, largest=11.0))
     sharpness: float = 0.5
 
     def __post_init__(self) -> None:

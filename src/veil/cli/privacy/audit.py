@@ -80,7 +80,9 @@ class AskedAttacker(Record):
     decoys: Path | None = option("pool that the decoys came from (default: the bundled one)", metavar="FILE")
     secret_decoys: bool = option("the attacker does not have the decoys' pool", default=False)
     database: Path | None = option("the attacker's own descriptors (a codebook)", metavar="FILE")
-    attack_model: Path | None = option("networks of `veil lab train attacks` (default: the bundled ones)", metavar="FILE")
+    attack_model: Path | None = option(
+        "networks of `veil lab train attacks` or `veil lab tune` (default: the bundled ones)", metavar="FILE"
+    )
     attacker: tuple[Path, ...] = option("the attacker's own photographs", default=(), metavar="PATH")
 
 

@@ -30,11 +30,6 @@ from veil.places.pairs.images import LoadedImage
 from veil.places.uploads import message_files
 from veil.scene import LineMapCheck, LineMapCheckJson
 
-LINES_HELP = (
-    "weak scenes: more lines along gravity where it is good (`veil.HideInLines.aligned_share` of Python), more features "
-    "(`veil extract --first-octave -1`)"
-)
-
 
 def map_messages(arguments: MakeMap, loaded: Mapping[str, LoadedImage], skipped: Mapping[str, str], output: MapOutput) -> int:
     """Run `veil map` on messages that were read; `skipped` says why others were left out. Returns the exit code."""
@@ -53,7 +48,7 @@ def map_messages(arguments: MakeMap, loaded: Mapping[str, LoadedImage], skipped:
     with matching_work(arguments, loaded) as work:
         built = map_lines(loaded, options=options, add_to=add_to, unfinished=checkpoints, work=work, steps=Bar)
         if isinstance(built, NoMap):
-            raise InputError(f"no map: {built.reason}; {LINES_HELP}", remedy=built.remedy)
+            raise InputError(f"no map: {built.reason}", remedy=built.remedy)
         models = [built.map, *built.further, *further_models(arguments.add_to)]
         output.write(arguments, [item.scene for item in models], add_to)
         _tell(arguments, built, len(loaded) + (len(add_to.scene.images) if add_to else 0), skipped)

@@ -13,11 +13,13 @@ from veil.cli.records import Record, add_record_command, json_file, option, posi
 from veil.cli.server.index import index_large
 from veil.cli.server.map import no_map_facts
 from veil.cli.server.map_options import TimedSteps
+from veil.cli.server.map_writing import GravityReadingsJson, gravity_facts, say_gravity
 from veil.device.importing import ImportedMap, import_map, usual_database
 from veil.errors import InputError
 from veil.files.atomic import require_vacant
 from veil.files.features import holds_features
 from veil.files.maps.folders import write_models
+from veil.files.photographs.gravity import read_gravity
 from veil.json_records.values import Reasons
 from veil.places.built_maps import MappingOptions
 from veil.places.maps import NoMap
@@ -54,6 +56,11 @@ class ImportMap(Record):
     normalization: Literal["L2", "L1_ROOT"] | None = option(
         "normalization of the features' SIFT (default: as its numbers show)"
     )
+    gravity: Path | None = option(
+        "gravity in the model's images, to serve queries in words with lines (of photographs that COLMAP read turned, from its "
+        "database: veil gravity FILE.db)",
+        metavar="CSV",
+    )
     workers: int = option("image pairs at a time that are matched (default 2)", default=2, parse=at_least(1))
     seed: int = option("seed of RANSAC and mapping (default 0)", default=0, parse=at_least(0))
     json: Path | None = json_file()
@@ -75,6 +82,7 @@ class ImportedMapJson(TypedDict):
     keeps_points: bool
     check: MapCheckJson | None
     left_out: Reasons
+    gravity: GravityReadingsJson | None
 
 
 def register(commands) -> None:  # type: ignore[no-untyped-def]
@@ -96,6 +104,7 @@ def _import(arguments: ImportMap) -> int:
         features=features,
         photographs=photographs,
         space=imported_space(arguments.imported, arguments.normalization),
+        gravity=None if arguments.gravity is None else read_gravity(arguments.gravity),
         options=MappingOptions(workers=arguments.workers, seed=arguments.seed),
         steps=TimedSteps(),
     )
@@ -104,6 +113,10 @@ def _import(arguments: ImportMap) -> int:
         say_left_out(arguments, made.left_out)
         raise InputError(f"no map: {made.reason}", remedy=made.remedy)
     scene = made.map.scene
+    if made.readings is not None:
+        say_gravity(arguments, made.readings)
+        if scene.measured_down is None:
+            raise InputError(f"{arguments.gravity} has no gravity of a mapped image on which the others agree; check its names")
 
     def complete(new: Path) -> None:
         index_large(arguments, new, scene, threads=arguments.workers, shown=arguments.output)
@@ -139,6 +152,7 @@ def _facts(made: ImportedMap) -> ImportedMapJson:
         "keeps_points": made.keeps_points,
         "check": None if made.check is None else made.check.as_json(),
         "left_out": dict(made.left_out),
+        "gravity": None if made.readings is None else gravity_facts(made.readings),
     }
 
 

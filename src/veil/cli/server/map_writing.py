@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypedDict
 
-from veil.cli.common import NamedJson, say
+from veil.cli.common import Arguments, NamedJson, say
 from veil.cli.server.index import index_large
 from veil.cli.server.map_options import MakeMap
 from veil.files.maps.checkpoints import clear_removed, is_own_output, note_written, run_key
@@ -98,7 +98,7 @@ def gravity_facts(check: ReadingsCheck) -> GravityReadingsJson:
     }
 
 
-def say_gravity(arguments: MakeMap, check: ReadingsCheck) -> None:
+def say_gravity(arguments: Arguments, check: ReadingsCheck) -> None:
     """Print the wrong readings, or that the readings do not agree."""
     for name, degrees in sorted(check.wrong_deg.items()):
         say(arguments, f"the gravity of {name} is wrong by {degrees:.0f} degrees, by the map and {check.agreeing} others")

@@ -406,22 +406,38 @@ def _second_release(entry: Entry, others: Sequence[Entry]) -> ReleaseRefused:
 
 
 def _difference(entry: Entry, other: Entry) -> str:
-    """Phrase that names the choices in which two releases differ, where both note them as `name=value`."""
+    """Phrase that names the choices in which two releases differ, as far as both note them."""
     if entry.fresh or other.fresh:
         return ", drawn afresh"
-    now, then = (
-        {name: value for name, _, value in (part.partition("=") for part in one.parameters.split())} for one in (entry, other)
-    )
+    now, then = _choices(entry), _choices(other)
+    differences = [f"{now[name]} and not {then[name]}" for name in ("form", "shown") if now[name] != then[name]]
+    if now["gravity"] != then["gravity"]:
+        with_gravity, known = now["gravity"] != "none", then["gravity"] != "none"
+        differences.append("another gravity" if with_gravity and known else f"{'with' if with_gravity else 'without'} gravity")
     digests = ("draws", "choices")  # of all that the draws depend on
-    changed = [name for name in now if name in then and now[name] != then[name] and name not in digests]
-    differences = [f"{name} {now[name]} and not {then[name]}" for name in changed if name not in ("keypoints", "secret")]
+    changed = [name for name in now if name in then and now[name] != then[name] and name not in ("form", "shown", "gravity")]
+    if now["form"] == then["form"]:  # a number of words is no dimension of a subspace, though both are called m
+        others = [name for name in changed if name not in ("keypoints", "secret", *digests)]
+        differences += [f"{name} {now[name]} and not {then[name]}" for name in others]
     if "keypoints" in changed:
         differences.append("keypoints of another extraction")
     if "secret" in changed:
         differences.append("another client secret")
-    if not differences and any(now.get(name) != then.get(name) for name in digests):
+    if not differences and any(name in changed for name in digests):
         differences.append("drawn otherwise by this version of veil")
     return f": now {', '.join(differences)}" if differences else ""
+
+
+def _choices(entry: Entry) -> dict[str, str]:
+    """The choices that a release notes, by name: the form of its descriptors, what it shows of keypoints, and the others."""
+    words = entry.parameters.split()
+    named = {name: value for name, is_value, value in (word.partition("=") for word in words) if is_value}
+    return {
+        "form": words[0] if words else "",
+        "shown": "lines" if "lines" in words else "positions",
+        "gravity": "none",
+        **named,
+    }
 
 
 def _changes(connection: sqlite3.Connection) -> list[BudgetChange]:

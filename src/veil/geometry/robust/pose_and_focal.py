@@ -131,24 +131,27 @@ class _Problem:
         """Number of residuals of one sight."""
         return 1 if self.sights.as_lines else 2
 
-    def gaps(self, state: _Zoomed) -> Float64[np.ndarray, "sights dim"]:
-        """Differences of projections from what was seen; infinite behind the camera."""
-        x, y, depth = state.pose.rotation @ self.sights.points.T + state.pose.translation[:, None]
-        scale = math.exp(state.log_focal) / np.where(depth > 1e-9, depth, np.nan)
-        seen = self.sights.seen
-        if self.sights.as_lines:
-            gap = (seen[:, 0] * x + seen[:, 1] * y) * scale + seen[:, 2]
-            return np.nan_to_num(gap, nan=np.inf)[:, None]
-        return np.nan_to_num(np.stack([x * scale - seen[:, 0], y * scale - seen[:, 1]], axis=1), nan=np.inf)
+    def squares(self, state: _Zoomed) -> Float64[np.ndarray, "sights"]:
+        """Squared distances of projections from what was seen; infinite behind the camera."""
+        squares = np.empty(len(self.sights.points))
+        _square_gaps(self._of_sights, self._of_camera(state), squares)
+        return squares
+
+    @property
+    def _of_sights(self) -> tuple[np.ndarray, np.ndarray, bool]:
+        return self.sights.points, self.sights.seen, self.sights.as_lines
+
+    def _of_camera(self, state: _Zoomed) -> tuple[np.ndarray, np.ndarray, np.ndarray, float]:
+        return state.pose.rotation, state.pose.translation, self.middle, math.exp(state.log_focal)
 
     def noise(self, state: _Zoomed) -> float:
         """Standard deviation along each axis, by the median of the residuals."""
         median = MEDIAN_OF_LINES if self.sights.as_lines else MEDIAN_OF_POINTS
-        return float(np.median(np.linalg.norm(self.gaps(state), axis=1))) / median
+        return math.sqrt(float(np.median(self.squares(state)))) / median
 
     def told_noise(self, state: _Zoomed, noise: float, least_noise: float) -> float:
         """Standard deviation of normal noise that leaves least squares as uncertain as the loss leaves these residuals."""
-        squared = (self.gaps(state) ** 2).sum(axis=1) / (LOSS_SIGMAS * noise) ** 2
+        squared = self.squares(state) / (LOSS_SIGMAS * noise) ** 2
         squared = squared[np.isfinite(squared)]
         freedoms = self.dimension * len(squared) - PARAMETERS
         if freedoms <= 0:
@@ -164,9 +167,8 @@ class _Problem:
 
     def cost(self, state: _Zoomed, noise: float) -> float:
         """Negative log likelihood of the residuals and of the focal length."""
-        scale = LOSS_SIGMAS * noise
-        squared = (self.gaps(state) ** 2).sum(axis=1)
-        loss = 0.5 * LOSS_SIGMAS**2 * float(np.log1p(squared / scale**2).sum())
+        squared = self.squares(state) / (LOSS_SIGMAS * noise) ** 2
+        loss = 0.5 * LOSS_SIGMAS**2 * float(np.log1p(squared).sum())
         return loss + 0.5 * ((state.log_focal - self.law.mean) / self.law.deviation) ** 2
 
     def optimum(self, state: _Zoomed, noise: float) -> _Zoomed:
@@ -192,10 +194,7 @@ class _Problem:
         """Normal matrix (7, 7) and gradient of the cost; without `robust` all residuals weigh the same."""
         normal, gradient = np.zeros((PARAMETERS, PARAMETERS)), np.zeros(PARAMETERS)
         loss = LOSS_SIGMAS * noise if robust else math.inf
-        pose, sights = state.pose, self.sights
-        of_sights = (sights.points, sights.seen, sights.as_lines)
-        of_camera = (pose.rotation, pose.translation, self.middle, math.exp(state.log_focal))
-        _accumulate(of_sights, of_camera, loss, normal, gradient)
+        _accumulate(self._of_sights, self._of_camera(state), loss, normal, gradient)
         normal, gradient = normal / noise**2, gradient / noise**2
         normal[6, 6] += 1 / self.law.deviation**2
         gradient[6] += (state.log_focal - self.law.mean) / self.law.deviation**2
@@ -229,6 +228,27 @@ class _Problem:
         x, y, z = state.pose.rotation @ self.middle
         root[3:6] += np.array([[0.0, -z, y], [z, 0.0, -x], [-y, x, 0.0]]) @ root[:3]
         return np.asarray(root @ root.T)
+
+
+@compiled
+def _square_gaps(of_sights, of_camera, squares):
+    """Write the squared distances of projections from what was seen (see `_accumulate`); infinite behind the camera."""
+    points, seen, as_lines = of_sights
+    rotation, translation, _, zoom = of_camera
+    place = np.zeros(3)
+    for n in range(len(points)):
+        for i in range(3):
+            place[i] = translation[i]
+            for j in range(3):
+                place[i] += rotation[i, j] * points[n, j]
+        if place[2] <= 1e-9:
+            squares[n] = np.inf
+            continue
+        x, y = zoom * place[0] / place[2], zoom * place[1] / place[2]
+        if as_lines:
+            squares[n] = (seen[n, 0] * x + seen[n, 1] * y + seen[n, 2]) ** 2
+        else:
+            squares[n] = (x - seen[n, 0]) ** 2 + (y - seen[n, 1]) ** 2
 
 
 @compiled

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar
@@ -9,8 +10,8 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 from jaxtyping import Float32, Float64
 
-from veil.errors import InputError
-from veil.forms import Form, Subsets
+from veil.errors import InputError, Remedy
+from veil.forms import Form, Subsets, Subspaces
 from veil.geometry.camera import Camera, as_colmap, implausible, require_inside
 
 # Names of two images.
@@ -88,6 +89,17 @@ class OnDemand(Mapping[str, Value], Generic[Image, Value]):
 
     def __len__(self) -> int:
         return len(self.images)
+
+
+def more_matches(images: Mapping[str, MapImage]) -> tuple[Remedy, ...]:
+    """Remedies that may give more matches to images, by the form of their descriptors: all of one form, as maps take them."""
+    form = next(iter(images.values())).form if images else None
+    overlap = Remedy("give", "photographs with more overlap")
+    if isinstance(form, Subspaces):
+        return overlap, Remedy("give", "HideInSubspaces.selection")
+    if isinstance(form, Subsets) and math.isfinite(form.mechanism.epsilon):
+        return overlap, Remedy("raise", "HideInWords.epsilon")
+    return (overlap,)
 
 
 def impossible(images: Mapping[str, MapImage]) -> dict[str, str]:

@@ -10,14 +10,14 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from veil.errors import InputError, Remedy
+from veil.errors import InputError
 from veil.geometry.rigid import Rigid
 from veil.matching.neighbors import Matches
 from veil.places.maps.agreement import explained_shares
 from veil.places.maps.check import checked
 from veil.places.maps.colmap import Colmap, Stopped
 from veil.places.maps.colmap.database import camera_ids
-from veil.places.maps.images import MapImage, Pair, impossible
+from veil.places.maps.images import MapImage, Pair, impossible, more_matches
 from veil.places.maps.options import LEAST_INLIERS, MapOptions
 from veil.places.maps.points import IMAGES_AT_ONCE, NoMap
 from veil.places.maps.scenes import add_image, firm, scene_of
@@ -57,7 +57,7 @@ def map_at_poses(
             return NoMap(
                 f"none of {len(matches)} pairs of images has matches that chance does not explain",
                 left_out,
-                remedy=(Remedy("give", "photographs with more overlap"),),
+                remedy=more_matches(images),
             )
         verification.restore_dropped()
         scene = _triangulated(images, cam_from_world, verification, workdir, options, colmap)

@@ -23,7 +23,7 @@ from veil.places.maps.check import checked, thinnest_cut
 from veil.places.maps.colmap import Colmap, Stopped
 from veil.places.maps.colmap.database import camera_ids
 from veil.places.maps.focal import MAX_IMAGES, Doubted, FocalTest, contradicted_focals, focal_test, known_to, with_freed
-from veil.places.maps.images import MapImage, Pair, impossible
+from veil.places.maps.images import MapImage, Pair, impossible, more_matches
 from veil.places.maps.loop import Ended, Stuck, mapped
 from veil.places.maps.options import (
     LAST_PX,
@@ -101,7 +101,7 @@ def build_map(
             if stopped is not None:
                 return NoMap(f"COLMAP's verification was stopped: {stopped.reason}", left_out)
             if not verification.pairs:
-                return _strangers(left_out) if len(images) == 2 else _too_weak(len(matches), left_out)
+                return _strangers(left_out) if len(images) == 2 else _too_weak(len(matches), images, left_out)
             mapper = Mapper(images, options, folder, colmap, verification, FromPairs(images, options, verification), progress)
             answer = mapped(_NewMap(mapper, gravity or {}, dict(left_out)))
             return answer if isinstance(answer, FocalTest) else Doubted(answer=answer, cameras=mapper.doubted)
@@ -227,6 +227,7 @@ class Mapper:
         self.verification, self.beginning, self.progress = verification, beginning, progress
         self.runs = 0
         self.model: Path | None = None
+        self.held: Set[int] = frozenset()
         self.widened = False
         self.doubted: Mapping[Camera, Camera] = {}
 
@@ -249,7 +250,7 @@ class Mapper:
         """
         scene = self._run(names, attempt)
         if isinstance(scene, Scene):
-            outcome = self._with_focals(scene)
+            outcome = self._settled(scene)
             return outcome if isinstance(outcome, Scene) else Ended(outcome)
         if not isinstance(scene, Stopped):
             return scene
@@ -263,7 +264,10 @@ class Mapper:
         return Proposal(scene=scene, pairs=pairs, shares=explained_shares(scene, self.images, pairs))
 
     def completed(self, scene: Scene) -> Scene:
-        """The scene of the last model with points from matches that the ratio dropped, where they agree with its poses."""
+        """The scene of the last model with points from matches that the ratio dropped, where they agree with its poses.
+
+        A new map is then adjusted by them as well.
+        """
         if self.model is None or not self.verification.restore_dropped():
             return scene
         output = self.workdir / "completed"
@@ -280,41 +284,45 @@ class Mapper:
             return scene
         from veil.colmap import pycolmap
 
+        self.model = output
+        adjusted = None if self.beginning.fixed else self._adjusted("completed-again", self.held, scene)
+        if adjusted is not None:
+            self.model, completed_scene = adjusted
+            return completed_scene
         completed_scene = scene_of(pycolmap.Reconstruction(output), self.images)
-        return (
-            (restricted(completed_scene, frozenset(scene.images)) or scene)
-            if set(completed_scene.images) != set(scene.images)
-            else completed_scene
-        )
+        return self._part(completed_scene, scene)
 
-    def _with_focals(self, scene: Scene) -> Scene | FocalTest:
-        """The scene of the last model, with those focal lengths refined that it measures better than they were known.
+    def _settled(self, scene: Scene) -> Scene | FocalTest:
+        """The scene of the last model, adjusted by confirmed points (mapping.md#confirmed-points).
 
-        The answer is the test instead if the scene contradicts any. A map that grows holds its cameras, and refines none.
+        Focal lengths are refined that the scene measures better than they were known. The answer is the test instead if the
+        scene contradicts any. A map that grows holds its poses and cameras, and is tested alone.
         """
         fixed = self.beginning.fixed
         known = [name for name in scene.images if self.images[name].camera.focal_is_known and name not in fixed]
-        if not known or len(scene.images) > MAX_IMAGES:
-            return scene
         cameras = camera_ids(self.verification.database)
-        free = self._adjusted("free", {cameras[name] for name in fixed}, scene)
-        if free is None:
+        self.held = held = {cameras[name] for name in known}
+        if known and len(scene.images) <= MAX_IMAGES:
+            free = self._adjusted("free", {cameras[name] for name in fixed}, scene)
+            test = FocalTest() if free is None else focal_test(free[1], self.images, fixed)
+            if test.freed:
+                return test
+            self.doubted = test.doubted if not fixed else {}
+            held = {cameras[name] for name in known if self.images[name].camera not in test.refined}
+            self.held = held
+            if free is not None and not held and not fixed:
+                self.model, scene = free
+                return scene
+        if fixed:
             return scene
-        test = focal_test(free[1], self.images, fixed)
-        if test.freed:
-            return test
-        self.doubted = test.doubted if not fixed else {}
-        held = {cameras[name] for name in known if self.images[name].camera not in test.refined}
-        if fixed or not test.refined:
+        settled = self._adjusted("settled", held, scene)
+        if settled is None:
             return scene
-        refined = self._adjusted("refined", held, scene) if held else free
-        if refined is None:
-            return scene
-        self.model, scene = refined
+        self.model, scene = settled
         return scene
 
     def _adjusted(self, kind: str, held: Set[int], scene: Scene) -> tuple[Path, Scene] | None:
-        """The last model, by its folder, after an adjustment that holds the cameras `held`, and its scene.
+        """The last model, by its folder, after an adjustment by confirmed points that holds the cameras `held`, and its scene.
 
         None if COLMAP was stopped, or images of the `scene` have no points any more.
         """
@@ -330,13 +338,23 @@ class Mapper:
             "options": adjustment_settings(free=True),
             "limits_px": LAST_PX,
             "min_angle_deg": MIN_ANGLE_DEG,
+            "confirmed": True,
         }
         answer = self.colmap.run(request, work=max(1.0, len(scene.images) / IMAGES_AT_ONCE))
         if isinstance(answer, Stopped):
             return None
         model = pycolmap.Reconstruction(output)
         adjusted = scene_of(model, self.images) if model.num_points3D() else None
-        return (output, adjusted) if adjusted is not None and set(adjusted.images) == set(scene.images) else None
+        if adjusted is None or not set(scene.images) <= set(adjusted.images):
+            return None
+        return output, self._part(adjusted, scene)
+
+    @staticmethod
+    def _part(whole: Scene, scene: Scene) -> Scene:
+        """The images of `scene` in another scene that has them and others."""
+        if set(whole.images) == set(scene.images):
+            return whole
+        return restricted(whole, frozenset(scene.images)) or scene
 
     def _run(self, names: Set[str], attempt: int) -> Scene | NoMap | Stopped:
         """The mapper's model, which runs once more with looser matches of the images that it left out.
@@ -428,15 +446,16 @@ class _NewMap:
     def accepted(self, model: Proposal) -> Scene | NoMap | FocalTest:
         """The map without what hangs on it by few points, completed; or the doubts of its check."""
         kept = self._without_hangers_on(model.scene)
-        if kept is not model.scene:
-            model = self.mapper.compared(kept)
+        whole = self.mapper.completed(kept)
+        if whole is not model.scene:
+            model = self.mapper.compared(whole)
         check = self._check(model)
         still = one_standpoint(self.mapper.images, self.mapper.pairs)
         if still is not None:  # a guessed focal length lets a mapper make depths of nothing
             return replace(_from_one_standpoint(still), left_out=self.left_out, check=check)
         if check.doubts:
             return NoMap(f"the map that came out cannot be trusted: {'; '.join(check.doubts)}", self.left_out, check)
-        return replace(self.mapper.completed(model.scene), check=check)
+        return replace(model.scene, check=check)
 
     def _check(self, model: Proposal) -> MapCheck:
         images = self.mapper.images
@@ -468,7 +487,7 @@ def no_start(images: Mapping[str, MapImage], pairs: Mapping[Pair, VerifiedPair])
         matches = sum(len(entry.inliers) for entry in pairs.values())
         reason = f"the two images share {matches} matches, but a map needs three images or more: no third one checks a point"
         return NoMap(reason, remedy=(Remedy("give", "more photographs of the place"),))
-    return _too_weak(len(pairs))
+    return _too_weak(len(pairs), images)
 
 
 def _from_one_standpoint(reason: str) -> NoMap:
@@ -485,15 +504,7 @@ def _strangers(left_out: Mapping[str, str]) -> NoMap:
     )
 
 
-def _too_weak(pairs: int, left_out: Mapping[str, str] | None = None) -> NoMap:
+def _too_weak(pairs: int, images: Mapping[str, MapImage], left_out: Mapping[str, str] | None = None) -> NoMap:
     """The answer where no two images gave enough matches for a start."""
-    return NoMap(
-        f"none of {pairs} pairs of images gave enough matches for a start",
-        left_out or {},
-        remedy=(
-            Remedy("give", "photographs with more overlap"),
-            Remedy("give", "SiftOptions.first_octave", "-1"),
-            Remedy("lower", "Profile.m"),
-            Remedy("raise", "HideInWords.epsilon"),
-        ),
-    )
+    reason = f"none of {pairs} pairs of images gave enough matches for a start"
+    return NoMap(reason, left_out or {}, remedy=more_matches(images))

@@ -12,10 +12,11 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float64, Int64
 
-from veil.forms import Subsets
+from veil.forms import Subsets, Subspaces
 from veil.geometry.robust.turns import FACTORS, LIMIT_PX, Turn, best_turn
 from veil.geometry.robust.two_view import TwoView, agreeing, log10_chance
 from veil.matching.neighbors import Matches
+from veil.matching.rescoring import matches_by_odds, scoring_for
 from veil.places.maps.colmap import Colmap, Stopped
 from veil.places.maps.colmap.database import keep_geometries, read_geometries, write_database
 from veil.places.maps.guided import UndistortedFeatures, along_geometry
@@ -30,6 +31,8 @@ WRONG_PAIRS = 0.01
 ENOUGH_INLIERS, ENOUGH_SUPPORT = 100, 500
 # Images with fewer inliers in all their pairs are worth a verification of looser matches.
 LITTLE_SUPPORT = 250
+# Log odds of a match that is tried where ratios leave little, and number of pairs of images of a map that are tried so.
+LEAST_LOG_ODDS, MOST_RESCORED = -1.0, 2000
 # Matches that the ratio dropped are restored within `RESTORED_PX` of the pair's geometry, if no more than the share
 # `MOST_ACCIDENTS` of them can be accidents.
 RESTORED_PX, MOST_ACCIDENTS = 2.0, 0.1
@@ -75,6 +78,8 @@ class Verification:
                 break
             if (stopped := self._verify(tried)) is not None:
                 return stopped
+        if (stopped := self._verify(self._rescored())) is not None:
+            return stopped
         if self._ratios:
             self._dropped = {pair: matched.take(matched.ratios > self._ratios[0]) for pair, matched in matches.items()}
             match_again(self._images, self.pairs, self._geometries, self._ratios[-1])
@@ -126,8 +131,28 @@ class Verification:
         kept = {pair: matched.take(matched.ratios <= ratio) for pair, matched in self._matches.items()}
         return {pair: matched for pair, matched in kept.items() if len(matched) >= LEAST_INLIERS}
 
+    def _rescored(self) -> dict[Pair, Matches]:
+        """Likely matches of pairs with an image of little support, the best matched pairs first; none if a ratio is asked."""
+        if self._options.max_ratio is not None or not self._ratios:
+            return {}
+        support = _support(self.pairs)
+        poor = [pair for pair in self._matches if min(support[name] for name in pair) < LITTLE_SUPPORT]
+        passing = {pair: int((self._matches[pair].ratios <= self._ratios[-1]).sum()) for pair in poor}
+        rescored = {}
+        for pair in sorted(poor, key=lambda pair: (-passing[pair], pair))[:MOST_RESCORED]:
+            left, right = (self._images[name].form for name in pair)
+            if (scoring := scoring_for(left, right)) is not None:
+                assert isinstance(left, Subspaces) and isinstance(right, Subspaces)
+                rescored[pair] = matches_by_odds(left, right, scoring, least_log_odds=LEAST_LOG_ODDS)
+        return {pair: matched for pair, matched in rescored.items() if len(matched) >= LEAST_INLIERS}
+
     def _verify(self, tried: Mapping[Pair, Matches]) -> Stopped | None:
-        """Verify the pairs `tried` in a new database, and keep those that chance does not explain, with COLMAP's geometries."""
+        """Verify the pairs `tried` in a new database, and keep those that chance does not explain, with COLMAP's geometries.
+
+        Of a pair that was verified before, the geometry that chance explains less is kept.
+        """
+        if not tried and self._rounds:
+            return None
         self._rounds += 1
         self._tests += len(tried)
         path = self.database if self._rounds == 1 else self._workdir / f"database-{self._rounds}.db"
@@ -139,7 +164,11 @@ class Verification:
         if isinstance(answer, Stopped):
             return answer
         geometries = read_geometries(path, self.image_ids)
-        verified = verified_pairs(self._images, tried, geometries, tests=self._tests)
+        verified = {
+            pair: entry
+            for pair, entry in verified_pairs(self._images, tried, geometries, tests=self._tests).items()
+            if pair not in self.pairs or entry.log10_chance < self.pairs[pair].log10_chance
+        }
         self.pairs |= verified
         self._geometries |= {pair: geometries[pair] for pair in verified}
         return None

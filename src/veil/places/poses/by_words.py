@@ -36,7 +36,7 @@ from veil.places.poses.mirror import mirrored_down, mirrored_positions, unless_m
 from veil.places.poses.options import LocalizeOptions, WordOptions
 from veil.places.poses.search import ImageMatches, RankedSearch
 from veil.places.poses.upright import localize_upright
-from veil.places.poses.upright_problem import UprightProblem
+from veil.places.poses.upright_problem import UprightProblem, with_help
 from veil.places.poses.word_lines import LineWords, word_problem
 from veil.places.poses.word_points import WordProblem
 from veil.progress import Progress
@@ -49,7 +49,7 @@ RIVAL_SAMPLES = 2000
 
 BY_CHANCE = (
     "the best pose has {inliers} of {count} features as inliers, which chance also gives "
-    "(log10 of expected chance poses {log10_nfa:.1f}); is the map of this place, or epsilon too small?"
+    "(log10 of expected chance poses {log10_nfa:.1f}); is the map of this place?"
 )
 
 
@@ -143,8 +143,11 @@ class _WordQuery:
         if isinstance(answer, Localization) and self.near is None and options.compared:
             matched = CandidatesOfImages(scene=scene, candidates_in=seen_by, examined=list(names))
             answer = compared_in_words(self.camera, self.observations, answer, matched, ranked, options, progress)
-        limits = _limits_met(here)
-        return replace(answer, reason=f"{answer.reason}; {limits}") if isinstance(answer, NoPose) and limits else answer
+        if isinstance(answer, NoPose):
+            asked = None if isinstance(self.observations, Lines) else self.camera
+            known: dict[str, Any] = {"gravity": self.gravity, "down": scene.down, "epsilon": form.mechanism.epsilon}
+            return with_help(answer, asked, options.max_log10_nfa, _limits_met(here), **known)
+        return answer
 
     def _upright(self, candidates: Candidates, names: list[str], options: WordOptions) -> UprightProblem | None:
         """The problem of keypoints where gravity of query and map, and the focal length, are known; else None."""

@@ -31,6 +31,8 @@ CONTRADICTED = (
     "the matches show a focal length of {:.0f} px where {:.0f} px are declared, known to {:.2g} %; is the picture cropped, "
     "zoomed or a photograph of a photograph, or its focal length wrong?"
 )
+# Another optimum is no better if its cost is not lower by more than this.
+SAME_COST = 0.1
 # An optimum whose likelihood is smaller by more than the exponential of this is none within the noise.
 MOST_DOUBT = 10.0
 # Two optima are one if the covariance explains their distance: this squared number of deviations, and what the likelihood says.
@@ -49,12 +51,12 @@ def settled(matched: Matched, start: Estimate) -> Estimate:
     rows = agreeing(matched, first)
     optima = [first, *(fitted_to(matched, other, rows) for other in _other_starts(matched, first, rows))]
     costs = _costs(matched, optima)
-    order = np.argsort(costs, kind="stable")
-    best = optima[order[0]]
-    if order[0]:
-        best = fitted(matched, best)
-    doubts = [(optima[row], float(costs[row] - costs[order[0]])) for row in order[1:]]
-    return _spread(best, [(other, doubt) for other, doubt in doubts if doubt <= MOST_DOUBT])
+    row = int(np.argmin(costs))
+    if costs[0] <= costs[row] + SAME_COST:
+        row = 0
+    best = first if row == 0 else fitted(matched, optima[row])
+    doubts = [(other, max(float(cost - costs[row]), 0.0)) for other, cost in zip(optima, costs, strict=True)]
+    return _spread(best, [(other, doubt) for other, doubt in doubts[:row] + doubts[row + 1 :] if doubt <= MOST_DOUBT])
 
 
 def fitted(matched: Matched, start: Estimate, *, deviation: float | None = None) -> Estimate:

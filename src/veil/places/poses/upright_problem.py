@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple
 
@@ -17,11 +17,13 @@ from jaxtyping import Float32, Float64, Int64
 from scipy.ndimage import gaussian_filter
 from scipy.spatial import cKDTree
 
+from veil.errors import Remedy
 from veil.geometry.camera import FRAME_SLACK, Camera, as_colmap, half_extent
 from veil.geometry.gravity import aligned_from_cam
 from veil.geometry.rigid import Rigid, rotation_angle_deg
 from veil.geometry.robust.upright_search import Kept, PoseTest, Sampled, UprightLimits, refine_by_steps
 from veil.matching.inverted_index import Candidates
+from veil.places.poses.answer import NoPose
 from veil.places.poses.options import UprightOptions
 from veil.scene import Scene
 
@@ -110,7 +112,7 @@ class UprightProblem:
     @property
     def doubt(self) -> str:
         """Possible fault where no pose is beyond chance, as a question."""
-        return "is the map of this place, its gravity and the query's right, or epsilon too small?"
+        return "is the map of this place, and its gravity and the query's right?"
 
     @cached_property
     def shown_share(self) -> float:
@@ -351,3 +353,33 @@ def keypoint_table(cells: KeypointCells, *, spread_px: float, shown_share: float
     inside = np.zeros_like(values)
     inside[top : rows - top, left : columns - left] = values[top : rows - top, left : columns - left]
     return KeypointTable(values=inside.astype(np.float32), scale=cells.scale, origin=cells.origin)
+
+
+def with_help(
+    answer: NoPose,
+    camera: Camera | None,
+    max_log10_nfa: float,
+    limits: str,
+    *,
+    gravity: Float64[np.ndarray, "3"] | None,
+    down: Float64[np.ndarray, "3"] | None,
+    epsilon: float,
+) -> NoPose:
+    """A refusal of a query in words with the `limits` that were met, and with what may help if chance explains it.
+
+    An upright search takes a smaller epsilon than another one, so that what it lacks comes first. `gravity` is down in the
+    query's `camera` and `down` in the map, as far as they are known. Lines, which have no camera here, are upright anyway.
+    """
+    answer = replace(answer, reason="; ".join(filter(None, (answer.reason, limits))))
+    if answer.log10_nfa <= max_log10_nfa:
+        return answer
+    needed = {
+        "the query's gravity": (gravity is not None, Remedy("give", "Protection.gravity")),
+        "the map's gravity": (down is not None, Remedy("give", "map_images.gravity")),
+        "a known focal length": (camera is None or camera.focal_is_known, Remedy("give", "Picture.camera")),
+    }
+    missing = {} if camera is None else {name: remedy for name, (is_there, remedy) in needed.items() if not is_there}
+    if missing:
+        reason = f"{answer.reason}; the search is not upright without {' and '.join(missing)}"
+        return replace(answer, reason=reason, remedy=tuple(missing.values())[:1])
+    return replace(answer, remedy=(Remedy("raise", "HideInWords.epsilon"),)) if math.isfinite(epsilon) else answer

@@ -21,7 +21,7 @@ from veil.cli.common import (
 from veil.cli.records import add_record_command, json_file, option
 from veil.errors import InputError
 from veil.files.atomic import write_text
-from veil.files.attack_networks import bundled_learned_model, bundled_pair_network
+from veil.files.attack_networks import bundled_learned_model, bundled_pair_network, read_learned_model
 from veil.files.codebooks import bundled_codebook, bundled_decoys, read_codebook
 from veil.files.measured_forms import write_measured_forms
 from veil_lab.cli.evaluate.scene_arguments import AskedExtraction, AskedFolds, AskedScenes, extracted_features, reference_place
@@ -50,6 +50,9 @@ class EvaluateForms(AskedScenes, AskedExtraction, AskedFolds):
         f"forms to compare (default: all): {'; '.join(NAMES)}", default=NAMES, choices=NAMES, metavar="FORM"
     )
     decoys: Path | None = option("pool for decoys and the attacker's database (default: the bundled one)", metavar="FILE")
+    attack_model: Path | None = option(
+        "networks of `veil lab train attacks` or `veil lab tune` (default: the bundled ones)", metavar="FILE"
+    )
     photographs: int = option("photographs attacked of each map (default %(default)s)", default=2, parse=at_least(1))
     others: int = option(
         "further uploads that the attacker has beside the attacked one (default %(default)s)", default=4, parse=at_least(1)
@@ -83,7 +86,8 @@ def _forms(arguments: EvaluateForms) -> int:
         seed=arguments.seed,
     )
     pool = read_codebook(arguments.decoys) if arguments.decoys else bundled_decoys()
-    pools = replace(FormPools.split(bundled_codebook(), pool), learned=bundled_learned_model(), pairs=bundled_pair_network())
+    model = read_learned_model(arguments.attack_model) if arguments.attack_model else bundled_learned_model()
+    pools = replace(FormPools.split(bundled_codebook(), pool), learned=model, pairs=bundled_pair_network())
     folds: list[Fold] = []
     metric: dict[str, bool] = {}
     for folder in arguments.scenes:

@@ -44,7 +44,9 @@ class EvaluateLearned(Record):
     """
 
     photos: tuple[Path, ...] = positional("photos that are attacked", metavar="PHOTOS")
-    attack_model: Path | None = option("networks of `veil lab train attacks` (default: the bundled ones)", metavar="FILE")
+    attack_model: Path | None = option(
+        "networks of `veil lab train attacks` or `veil lab tune` (default: the bundled ones)", metavar="FILE"
+    )
     decoys: Path | None = option("the client's pool (default: one half of the bundled one)", metavar="FILE")
     database: Path | None = option("the attacker's descriptors (default: the other half)", metavar="FILE")
     as_privatize: bool = option("send the features that `veil privatize` sends (default: all)", default=False)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import get_args
 
@@ -13,6 +13,7 @@ from veil.cli.common import Commands, StepBar, at_least, explain, progress, quie
 from veil.cli.records import Record, add_record_command, json_file, option, positional
 from veil.errors import InputError
 from veil.extraction.sift import SiftOptions, extract_sift
+from veil.files.attack_networks import bundled_learned_model
 from veil.files.codebooks import bundled_codebook, bundled_decoys, read_codebook
 from veil.files.photographs.pictures import named_pictures, read_picture
 from veil.mechanisms.release import made_from
@@ -23,6 +24,7 @@ from veil_lab.training.altered import RepeatKind, near_repeats
 
 EXAMPLES = """\
   veil evaluate repeats strecha/fountain-P11/images --photographs 4
+  veil evaluate repeats strecha/fountain-P11/images --photographs 1 --learned
   veil evaluate repeats fox/images sacre_coeur --decoys pool.npz --photographs 20 --json repeats.json
 """
 WITHIN = {"descriptor": "0.1 / 0.2 / 0.4", "px": "5 / 20 px", "word": "right word"}
@@ -38,6 +40,9 @@ class EvaluateRepeats(Record):
 
     photos: tuple[Path, ...] = positional("photos of which near repeats are made", metavar="PHOTOS")
     decoys: Path | None = option("pool for decoys and the attacker's database (default: the bundled one)", metavar="FILE")
+    learned: bool = option(
+        "attack subspaces with the bundled networks, too: 40 s of a core for each release and number of uploads", default=False
+    )
     photographs: int = option("photographs attacked at most, evenly taken (default %(default)s)", default=8, parse=at_least(1))
     max_features: int = option("features per image at most (default %(default)s)", default=8192, parse=at_least(10))
     seed: int = option("seed of noise, motion and releases (default %(default)s)", default=0, parse=at_least(0))
@@ -69,8 +74,11 @@ def _repeats(arguments: EvaluateRepeats) -> int:
             features = [extract_sift(item.picture, options) for item in made]
             to_photograph = [item.to_photograph for item in made]
             sets.append(RepeatSet(photograph=name, kind=kind, features=features, to_photograph=to_photograph))
+    pools = FormPools.split(bundled_codebook(), pool)
+    if arguments.learned:
+        pools = replace(pools, learned=bundled_learned_model())
     with StepBar("attacking") as bar:
-        rows = repeats_study(sets, FormPools.split(bundled_codebook(), pool), seed=arguments.seed, progress=bar)
+        rows = repeats_study(sets, pools, seed=arguments.seed, progress=bar)
     write_json(arguments.json, {"rows": [row.as_json() for row in rows]})
     say(arguments, f"{rows[0].photographs} photographs")
     say_table(arguments, repeats_table(rows))

@@ -12,13 +12,13 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from veil.errors import InputError, Remedy
+from veil.errors import InputError
 from veil.places.maps import NoMap
 from veil.places.maps.clusters.joined_maps import ClusteredMap, Group, RunAll, answers_of, cut, joined, one_after_another
 from veil.places.maps.clusters.pieces import Piece, homes, merged
 from veil.places.maps.clusters.view_graph import ClusterOptions
 from veil.places.maps.lines.incremental import LineMap, extend_map, map_from_lines
-from veil.places.maps.lines.problem import LineView
+from veil.places.maps.lines.problem import LineView, more_tracks
 from veil.places.maps.lines.reconstruction import Reconstruction
 from veil.places.maps.lines.registration import LineMapOptions
 from veil.places.maps.lines.tracks import MatchGraph, Tracks, build_tracks, restricted
@@ -68,7 +68,7 @@ def map_lines_in_clusters(
     counts = shared_tracks(build_tracks(graph))
     parts = cut(counts, clusters, LEAST_IMAGES)
     if not parts:
-        return NoMap("no four images share enough tracks", remedy=(Remedy("give", "photographs with more overlap"),))
+        return NoMap("no four images share enough tracks", remedy=more_tracks(views))
     tasks = [
         LineClusterTask(
             images={name: views[name] for name in sorted(part.names)},

@@ -24,7 +24,7 @@ from veil.places.maps.clusters.repeated import doubted_pairs
 from veil.places.maps.clusters.view_graph import Cluster, ClusterOptions
 from veil.places.maps.colmap import Colmap, Stopped
 from veil.places.maps.focal import contradicted_focals, departed_cameras, known_to
-from veil.places.maps.images import MapImage, Pair, impossible
+from veil.places.maps.images import MapImage, Pair, impossible, more_matches
 from veil.places.maps.options import LAST_PX, MIN_ANGLE_DEG, MapOptions, adjustment_settings
 from veil.places.maps.points import IMAGES_AT_ONCE, NoMap, build_map
 from veil.places.maps.scenes import restricted, scene_of
@@ -183,7 +183,9 @@ class _Job:
             verification.forget(doubted)
             counts = {pair: len(matched.inliers) for pair, matched in verification.pairs.items()}
             if not counts:
-                return NoMap(f"none of {len(matches)} pairs of images is verified", left_out), frozenset()
+                return NoMap(
+                    f"none of {len(matches)} pairs of images is verified", left_out, remedy=more_matches(images)
+                ), frozenset()
             parts = cut(counts, self.clusters, min(self.options.min_model_images, len(images)))
             if len(parts) < least_parts and not doubted:
                 return NoMap("all images hang together", left_out), counts.keys()
@@ -303,7 +305,7 @@ class _ClusterScenes:
             "min_angle_deg": MIN_ANGLE_DEG,
         }
         complete = {"do": "complete", "database": str(self.verification.database), "seed": self.options.seed}
-        steps = [adjust | {"limits_px": FIRST_PX}, complete, adjust | {"limits_px": LAST_PX}]
+        steps = [adjust | {"limits_px": FIRST_PX}, complete, adjust | {"limits_px": LAST_PX, "confirmed": True}]
         for request, source, output in zip(steps, folders, folders[1:], strict=False):
             asked = request | {"model": str(source), "output": str(output)}
             answer = self.colmap.run(asked, work=max(1.0, len(cameras) / IMAGES_AT_ONCE))

@@ -9,8 +9,17 @@ import json
 import os
 import signal
 import sys
+from collections import Counter
+from itertools import combinations
 from pathlib import Path
 from typing import Any
+
+import numpy as np
+
+# Scale of the loss of an adjustment by confirmed points: this share of the points' median error, and at least this (pixels).
+SCALE, LEAST_SCALE_PX = 0.75, 0.1
+# Number of points, each in three images or more, that hold an image, and that two images share at least to be linked.
+HELD_BY, LINKED_BY = 30, 15
 
 
 def main() -> None:
@@ -145,7 +154,11 @@ def _complete(request: dict[str, Any]) -> dict[str, Any]:
 
 
 def _adjust(request: dict[str, Any]) -> dict[str, Any]:
-    """Adjust a model's poses and points, and the cameras that are not held; what does not fit then is left out."""
+    """Adjust a model's poses and points, and the cameras that are not held; what does not fit then is left out.
+
+    If the request is for `confirmed` points, those that only two images see do not count where others hold the images: two
+    lines of sight always nearly meet on an epipolar line, so that nothing confirms such a match (mapping.md#confirmed-points).
+    """
     from veil.colmap import pycolmap
 
     _arm(request["stall_s"])
@@ -159,14 +172,80 @@ def _adjust(request: dict[str, Any]) -> dict[str, Any]:
     config.fix_gauge(pycolmap.BundleAdjustmentGauge.TWO_CAMS_FROM_WORLD)
     options = pycolmap.BundleAdjustmentOptions()
     options.ceres.loss_function_type = pycolmap.LossFunctionType.SOFT_L1
+    aside: list[list[tuple[int, int]]] = []
+    if request.get("confirmed"):
+        options.ceres.loss_function_type = pycolmap.LossFunctionType.CAUCHY
+        options.ceres.loss_function_scale = max(LEAST_SCALE_PX, SCALE * _median_error_px(model))
+        aside = _set_aside(model)
     _set(options, request["options"])
     for limit_px in request["limits_px"]:
         pycolmap.create_default_bundle_adjuster(options, config, model).solve()
         _arm(request["stall_s"])
         _say({"registered": model.num_reg_images()})
         pycolmap.ObservationManager(model).filter_all_points3D(limit_px, request["min_angle_deg"])
+    if aside:
+        _bring_back(model, aside)
+        pycolmap.ObservationManager(model).filter_all_points3D(request["limits_px"][-1], request["min_angle_deg"])
     model.write(request["output"])
     return {"adjusted": True}
+
+
+def _median_error_px(model: Any) -> float:
+    """Median over the points of the mean distance of their observations to their projections, pixels."""
+    model.update_point_3d_errors()
+    errors = sorted(model.point3D(point).error for point in model.point3D_ids())
+    return errors[len(errors) // 2] if errors else 0.0
+
+
+def _set_aside(model: Any) -> list[list[tuple[int, int]]]:
+    """Take the points out of the model that only two images see, as far as other points hold both to each other.
+
+    Returns their observations: rows of keypoints with ids of images. Other points hold two images to each other if each sees
+    `HELD_BY` of them or more, and a chain of pairs that share `LINKED_BY` or more joins them.
+    """
+    seen = {point: model.point3D(point).track.elements for point in model.point3D_ids()}
+    images = {point: sorted({element.image_id for element in elements}) for point, elements in seen.items()}
+    held: Counter[int] = Counter()
+    shared: Counter[tuple[int, int]] = Counter()
+    for several in images.values():
+        if len(several) > 2:
+            held.update(several)
+            shared.update(combinations(several, 2))
+    group = {image: image for image in model.reg_image_ids()}
+
+    def root(image: int) -> int:
+        while group[image] != image:
+            image = group[image]
+        return image
+
+    for (a, b), count in shared.items():
+        if count >= LINKED_BY:
+            group[root(a)] = root(b)
+    aside = []
+    for point, two in images.items():
+        if len(two) == 2 and root(two[0]) == root(two[1]) and min(held[image] for image in two) >= HELD_BY:
+            aside.append([(element.image_id, element.point2D_idx) for element in seen[point]])
+            model.delete_point3D(point)
+    return aside
+
+
+def _bring_back(model: Any, aside: list[list[tuple[int, int]]]) -> None:
+    """Add points of two images to the model again, where its poses see their keypoints (linear least squares)."""
+    from veil.colmap import pycolmap
+
+    for observations in aside:
+        rows = []
+        for image_id, row in observations:
+            image = model.image(image_id)
+            ray = image.camera.cam_from_img(image.point2D(row).xy.reshape(1, 2))[0]
+            pose = image.cam_from_world().matrix()
+            rows += [ray[0] * pose[2] - pose[0], ray[1] * pose[2] - pose[1]]
+        point = np.linalg.svd(np.array(rows))[2][-1]
+        if abs(point[3]) > 1e-12:
+            track = pycolmap.Track()
+            for image_id, row in observations:
+                track.add_element(image_id, row)
+            model.add_point3D(point[:3] / point[3], track, np.zeros(3, dtype=np.uint8))
 
 
 def _set(options: Any, values: dict[str, Any]) -> None:

@@ -16,7 +16,7 @@ from jaxtyping import Bool, Float64
 from veil.errors import InputError, Remedy
 from veil.geometry.rigid import Rigid
 from veil.places.maps.lines.certainty import checked
-from veil.places.maps.lines.problem import HALVES, LineView, MappingProblem, mapping_problem, of_two_halves
+from veil.places.maps.lines.problem import HALVES, LineView, MappingProblem, mapping_problem, more_tracks, of_two_halves
 from veil.places.maps.lines.quad import NoSeed, QuadTracks, Seed, seed_from_quad
 from veil.places.maps.lines.reconstruction import (
     Reconstruction,
@@ -115,14 +115,13 @@ def map_from_lines(
         if trials.extended:
             break
     if not tried:
-        more = (Remedy("give", "photographs with more overlap"),)
-        return NoMap("no four images with gravity share enough tracks", remedy=more)
+        return NoMap("no four images with gravity share enough tracks", remedy=more_tracks(views))
     if trials.best is None:
         # Such a reconstruction, once resumed, could not be told from one of a seed beyond chance, so no checkpoint is written.
         trials.try_all(sorted(weak, key=lambda item: -item[1].evidence), None)
         least = max(options.min_weak_images, options.min_weak_share * len(views))
         if trials.best is None or trials.best.images < least:
-            return NoMap(f"none of {tried} image quads gave a seed; one of them said: {reason}")
+            return NoMap(f"none of {tried} image quads gave a seed; one of them said: {reason}", remedy=more_tracks(views))
     best = trials.best
     return _unless_doubtful(_finished(problem, best.reconstruction, best.refused, best.quad, options))
 

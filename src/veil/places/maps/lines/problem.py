@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Bool, Float64
 
-from veil.errors import InputError
+from veil.errors import InputError, Remedy
 from veil.forms import Lines
 from veil.geometry.anchors import are_of_halves
 from veil.geometry.camera import FRAME_SLACK, Camera, half_extent
@@ -16,6 +16,9 @@ from veil.places.maps.lines.tracks import MatchGraph, Tracks, build_tracks
 
 # docs/theory/mapping.md#lines-of-two-halves
 HALVES = "the lines of {} hang on the halves of the picture (convergent or parallel); a map of them may be wrong without notice"
+
+# Largest mean share of lines along gravity that more of them may help.
+MANY_ALIGNED = 0.7
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -72,6 +75,14 @@ def mapping_problem(views: Mapping[str, LineView], graph: MatchGraph, tracks: Tr
         half_extent=np.array([FRAME_SLACK * half_extent(view.camera) for view in ordered]),
         gravity=np.array([np.full(3, np.nan) if view.lines.gravity is None else view.lines.gravity for view in ordered]),
     )
+
+
+def more_tracks(views: Mapping[str, LineView]) -> tuple[Remedy, ...]:
+    """Remedies that may give a map from lines more evidence: more lines along gravity if there are few, and positions."""
+    overlap, positions = Remedy("give", "photographs with more overlap"), Remedy("leave out", "Protection.lines")
+    if np.mean([view.lines.aligned.mean() for view in views.values()]) > MANY_ALIGNED:
+        return overlap, positions
+    return overlap, Remedy("raise", "HideInLines.aligned_share"), positions
 
 
 def of_two_halves(views: Mapping[str, LineView]) -> list[str]:

@@ -46,7 +46,7 @@ class SeedOptions:
     Of the tracks that agree, `min_precise_share` have to agree closely, and `min_flat_share` where one vertical plane explains
     its aligned tracks too. How many tracks agree at all is not asked: where overlap is little most matches are wrong, and a
     wrong pose that was adjusted to a few of them shows by its loose fit. What chance explains is no seed either.
-    Half a degree suits exact gravity and phones alike (lab/results/line_maps.md): the spatial adjustment decides, not the plane.
+    Half a degree suits exact gravity and phones alike (lab/results/line_maps.md): the adjustment decides, not the plane.
     """
 
     planar_error_px: float = 2.0
@@ -120,7 +120,7 @@ def seed_from_quad(tracks: QuadTracks, options: SeedOptions | None = None) -> Se
         ("partly random four-view tracks", int((tracks.aligned[whole].sum(axis=1) <= 2).sum())),
     ):
         if count < options.min_tracks:
-            return NoSeed(reason=f"{count} {name}, a seed needs {options.min_tracks}; more overlap or aligned lines help")
+            return NoSeed(reason=f"{count} {name}, a seed needs {options.min_tracks}")
     error_px = options.planar_error_px + gravity_spread_px(options.gravity_sigma_deg, float(tracks.focal_px.mean()))
     if planar.given.all(axis=0).sum() < MANY_COMPLETE:
         # With few tracks the right candidate is more seldom among the first
@@ -150,7 +150,7 @@ def seed_from_quad(tracks: QuadTracks, options: SeedOptions | None = None) -> Se
         return NoSeed(reason="no heights fit the planar poses, or the views are too close together to triangulate")
     if best.closeness < needed:
         return NoSeed(reason=f"only {best.closeness:.0%} of the tracks agree closely; is gravity right, and the camera known?")
-    return NoSeed(reason=f"{best.inliers} of {len(rows)} tracks agree, which chance also gives; more overlap helps", weak=best)
+    return NoSeed(reason=f"{best.inliers} of {len(rows)} tracks agree, which chance also gives", weak=best)
 
 
 def _planar_tracks(lines: np.ndarray, tracks: QuadTracks) -> PlanarTracks:

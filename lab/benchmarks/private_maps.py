@@ -1,0 +1,271 @@
+"""Do maps of releases hold the photographs that a map of raw features holds, as exactly, and do they serve queries?
+
+    VEIL_DATA=... python lab/benchmarks/private_maps.py untuned/et untuned/kermit strecha/fountain-P11 --held-out 4
+
+Scenes are folders with `images/`, also below VEIL_DATA. No camera is given, features are those of `veil extract` by its
+defaults, and all settings are the usual ones. Each scene is mapped from raw features, from the usual releases (`default`), and
+from releases for a map (`for-map`, docs/theory/release.md#features-for-a-map). The secret of a repeat is a hash of the scene's
+name and its number. A row gives
+
+- features of a photograph that the map was made of, mean;
+- images registered, of all;
+- distance of camera centers from those of the raw map after similarity alignment, median and largest, in percent of the
+  diagonal of the box about the raw map's centers, and the largest turn of a camera relative to another in degrees;
+- the same against reference cameras, where the scene has them (also `cameras.json` and `*_par.txt`), for the raw map too;
+- with `--held-out K`: every K-th photograph is in no map, and is a query in the map's own form. Poses found, of all, and their
+  median and largest distance from the centers of a raw map of all photographs;
+- processor seconds of matching and mapping, children included; for `for-map` the device's own map is the raw row's.
+
+`--foreign` verifies all pairs of photographs of two scenes instead, and counts those that are accepted: none should be.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import os
+import pickle
+import resource
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TypeVar
+
+import numpy as np
+
+from veil.cli.common import quiet_colmap
+from veil.codebooks.decoys import in_runs
+from veil.device.doors import localize, map_images, published, selected_by_map
+from veil.errors import InputError
+from veil.extraction.sift import SiftOptions, extract_sift
+from veil.features import Features
+from veil.files.codebooks import bundled_codebook, bundled_decoys
+from veil.files.photographs.pictures import read_picture
+from veil.geometry.rigid import Rigid, rotation_angle_deg
+from veil.geometry.similarity import align_centers
+from veil.matching import match_pairs
+from veil.matching.pairs import all_pairs
+from veil.mechanisms.profile import Profile
+from veil.mechanisms.release import privatize
+from veil.mechanisms.selection import ChosenFeatures, Selection
+from veil.places.built_maps import BuiltMap, MappingOptions
+from veil.places.images_on_demand import map_image
+from veil.places.maps import MapImage, MapOptions, NoMap, StageLimits
+from veil.places.maps.colmap import Colmap
+from veil.places.maps.verification import Verification
+from veil.places.poses.answer import NoPose
+from veil.randomness import Secret, memoized
+from veil.wire import decode, encode
+from veil.wire.message import Message
+from veil_lab.files.scenes import read_scene
+
+# Number of decoys of a usual release: of 1,000 features, four each.
+DECOYS = 4000
+WAYS = ("raw", "default", "for-map")
+Sent = Mapping[str, Message | Features]
+Kept = TypeVar("Kept")
+
+
+def main() -> None:
+    """Print one table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("scenes", nargs="+", help="folders, also below VEIL_DATA")
+    parser.add_argument("--ways", nargs="+", choices=WAYS, default=WAYS, help="what is mapped (default: all)")
+    parser.add_argument("--repeats", type=int, default=1, help="number of secrets (default %(default)s)")
+    parser.add_argument("--held-out", type=int, default=0, metavar="K", help="keep every K-th photograph as a query")
+    parser.add_argument("--foreign", action="store_true", help="count accepted pairs of photographs of two scenes")
+    parser.add_argument("--max-features", type=int, default=8192, help="per image (default %(default)s)")
+    parser.add_argument("--cache", type=Path, help="a folder that keeps raw features and raw maps between runs")
+    arguments = parser.parse_args()
+    quiet_colmap()
+    folders = [Path(name) if Path(name).is_dir() else Path(os.environ["VEIL_DATA"]) / name for name in arguments.scenes]
+    if arguments.foreign:
+        for way in arguments.ways:
+            print(foreign(folders, way, arguments), flush=True)
+        return
+    print("| scene | map of | features | registered | to raw, %: median / largest | deg | to reference, % | queries | s |")
+    print("| --- | --- | --- | --- | --- | --- | --- | --- | --- |", flush=True)
+    for folder in folders:
+        for row in rows(folder, arguments):
+            print(f"| {' | '.join(row)} |", flush=True)
+
+
+def rows(folder: Path, arguments: argparse.Namespace) -> list[list[str]]:
+    """The rows of a scene."""
+    whole = Subject(folder, arguments, every=0)
+    subject = Subject(folder, arguments, every=arguments.held_out) if arguments.held_out else whole
+    if isinstance(whole.raw, NoMap) or isinstance(subject.raw, NoMap):
+        return [[folder.name, "raw", "", f"0 of {len(subject.mapped)}", "", "", "", "", f"{subject.seconds:.0f}"]]
+    truth = reference_of(folder)
+    made = []
+    for way in arguments.ways:
+        for repeat in range(1 if way == "raw" else arguments.repeats):
+            source = f"private maps {folder.name} {repeat}"
+            sent = subject.sent(way, source)
+            start = processor_seconds()
+            built = subject.raw if way == "raw" else map_images(sent, options=MappingOptions(workers=1))
+            seconds = subject.seconds if way == "raw" else processor_seconds() - start
+            count = f"{np.mean([len(item) for item in sent.values()]):.0f}"
+            answers = [""] * 4 if isinstance(built, NoMap) else compared(built, whole, truth)
+            if not isinstance(built, NoMap) and subject.queries:
+                answers[3] = located(built, whole.raw, subject.queries if way == "raw" else subject.sent_queries(source))
+            registered = 0 if isinstance(built, NoMap) else len(built.map.scene.images)
+            made.append([folder.name, way, count, f"{registered} of {len(sent)}", *answers, f"{seconds:.1f}"])
+    return made
+
+
+class Subject:
+    """Photographs of a scene with raw features and their raw map; of which every so many-th is a query in no map."""
+
+    def __init__(self, folder: Path, arguments: argparse.Namespace, *, every: int) -> None:
+        features = kept(arguments, f"{folder.name}-features", lambda: extracted(folder, arguments.max_features))
+        names = sorted(features)
+        held = set(names[every // 2 :: every]) if every else set()
+        self.mapped = {name: item for name, item in features.items() if name not in held}
+        self.queries = {name: features[name] for name in sorted(held)}
+        self.raw, self.seconds = kept(arguments, f"{folder.name}-raw-{every}", self._raw_map)
+
+    def _raw_map(self) -> tuple[BuiltMap | NoMap, float]:
+        start = processor_seconds()
+        built = map_images(self.mapped, options=MappingOptions(workers=1))
+        return built, processor_seconds() - start
+
+    def sent(self, way: str, source: str) -> Sent:
+        """What the map is made of; the releases as they leave, of draws named `source`."""
+        if way == "raw":
+            return self.mapped
+        chosen: Mapping[str, ChosenFeatures] = {}
+        if way == "for-map" and isinstance(self.raw, BuiltMap):
+            chosen = selected_by_map(self.raw, self.mapped)
+        return {name: released(item, chosen.get(name, Selection()), source) for name, item in self.mapped.items()}
+
+    def sent_queries(self, source: str) -> Sent:
+        """The usual releases of the queries."""
+        return {name: released(item, Selection(), source) for name, item in self.queries.items()}
+
+
+def foreign(folders: Sequence[Path], way: str, arguments: argparse.Namespace) -> str:
+    """A sentence on the pairs of photographs of different scenes that verification accepts."""
+    images: dict[str, MapImage] = {}
+    for folder in folders:
+        sent = Subject(folder, arguments, every=0).sent(way, f"private maps {folder.name} foreign")
+        images |= {f"{folder.name}/{name}": map_image(published(item)) for name, item in sent.items()}
+    pairs = [pair for pair in all_pairs(sorted(images)) if Path(pair[0]).parent != Path(pair[1]).parent]
+    matches = match_pairs({name: image.form for name, image in images.items()}, pairs, workers=1)
+    with tempfile.TemporaryDirectory(prefix="veil-") as workdir, Colmap(StageLimits()) as colmap:
+        verification = Verification(images, MapOptions(), Path(workdir), colmap)
+        if (stopped := verification.run(matches)) is not None:
+            return f"{way}: COLMAP was stopped: {stopped.reason}"
+    return f"{way}: {len(verification.pairs)} of {len(pairs)} pairs of photographs of different scenes accepted"
+
+
+def released(features: Features, selection: Selection | ChosenFeatures, source: str) -> Message:
+    """The release of an image by the hardened profile with bundled files, as it arrives."""
+    release = privatize(
+        features,
+        profile=Profile.hardened(quantized=True),
+        compression=bundled_codebook().compression,
+        decoys=in_runs(bundled_decoys(), DECOYS),
+        randomness=memoized(Secret(hashlib.sha256(source.encode()).digest())),
+        selection=selection,
+    )
+    return decode(encode(release.upload, dtype="float16"))
+
+
+def compared(built: BuiltMap, whole: Subject, truth: Mapping[str, Rigid]) -> list[str]:
+    """Errors of a map to the raw map of all photographs and to the reference, as cells; the last one is left for queries."""
+    assert isinstance(whole.raw, BuiltMap)
+    own, raw = poses_of(built), poses_of(whole.raw)
+    position, turn = errors(own, raw)
+    return [position, turn, errors(own, truth)[0] if truth else "", ""]
+
+
+def errors(own: Mapping[str, Rigid], other: Mapping[str, Rigid]) -> tuple[str, str]:
+    """Median and largest distance of centers in percent of the extent of `other`, and the largest turn in degrees."""
+    names = sorted(own.keys() & other.keys())
+    if len(names) < 3:
+        return "too few", ""
+    to_other = align_centers([own[name] for name in names], [other[name] for name in names])
+    distances = [float(np.linalg.norm(to_other.apply(own[name].center) - other[name].center)) for name in names]
+    turns = [
+        rotation_angle_deg((own[a].rotation @ own[b].rotation.T) @ (other[a].rotation @ other[b].rotation.T).T)
+        for a in names
+        for b in names
+    ]
+    return in_percent(distances, other), f"{max(turns):.2f}"
+
+
+def located(built: BuiltMap, raw: BuiltMap | NoMap, queries: Sent) -> str:
+    """Number of queries that get a pose, and the errors of those that the raw map of all photographs holds."""
+    assert isinstance(raw, BuiltMap)
+    own, all_poses = poses_of(built), poses_of(raw)
+    names = sorted(own.keys() & all_poses.keys())
+    to_raw = align_centers([own[name] for name in names], [all_poses[name] for name in names])
+    answers = {name: localize(query, built.map) for name, query in queries.items()}
+    poses = {name: answer.cam_from_world for name, answer in answers.items() if not isinstance(answer, NoPose)}
+    off = [
+        float(np.linalg.norm(to_raw.apply(pose.center) - all_poses[name].center))
+        for name, pose in poses.items()
+        if name in all_poses
+    ]
+    return f"{len(poses)} of {len(queries)}" + (f", {in_percent(off, all_poses)} %" if off else "")
+
+
+def in_percent(distances: list[float], poses: Mapping[str, Rigid]) -> str:
+    """Median and largest of distances in percent of the diagonal of the box about the centers of `poses`."""
+    extent = float(np.linalg.norm(np.ptp([pose.center for pose in poses.values()], axis=0)))
+    return f"{100 * np.median(distances) / extent:.2f} / {100 * max(distances) / extent:.2f}"
+
+
+def poses_of(built: BuiltMap) -> dict[str, Rigid]:
+    """Poses of the images of a map by name, cam_from_world."""
+    return {name: image.cam_from_world for name, image in built.map.scene.images.items()}
+
+
+def reference_of(folder: Path) -> Mapping[str, Rigid]:
+    """Reference poses by image name, none where the scene has none."""
+    if (folder / "cameras.json").is_file():
+        entries = json.loads((folder / "cameras.json").read_text())
+        return {
+            name: Rigid(
+                rotation=np.array(entry["cam_from_world_rotation"]), translation=np.array(entry["cam_from_world_translation"])
+            )
+            for name, entry in entries.items()
+        }
+    tables = sorted(folder.glob("*_par.txt"))
+    if tables:
+        lines = [line.split() for line in tables[0].read_text().splitlines()]
+        values = {line[0]: np.array(line[10:22], dtype=np.float64) for line in lines if len(line) == 22}
+        return {name: Rigid(rotation=row[:9].reshape(3, 3), translation=row[9:]) for name, row in values.items()}
+    try:
+        return read_scene(folder).cam_from_world
+    except InputError:
+        return {}
+
+
+def extracted(folder: Path, max_features: int) -> dict[str, Features]:
+    """Raw features by image name, as `veil extract` makes them; no camera is given."""
+    options = SiftOptions(max_features=max_features, first_octave=None)
+    pictures = read_scene(folder).pictures
+    return {name: extract_sift(read_picture(path), options) for name, path in sorted(pictures.items())}
+
+
+def kept(arguments: argparse.Namespace, name: str, make: Callable[[], Kept]) -> Kept:
+    """What `make` returns, from the folder `--cache` if it holds it; the folder is read and written by this program alone."""
+    if arguments.cache is None:
+        return make()
+    path = arguments.cache / f"{name}-{arguments.max_features}.pickle"
+    if not path.exists():
+        path.write_bytes(pickle.dumps(make()))
+    return pickle.loads(path.read_bytes())
+
+
+def processor_seconds() -> float:
+    """Processor seconds of this process and of its children that have ended."""
+    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(one.ru_utime + one.ru_stime for one in used)
+
+
+if __name__ == "__main__":
+    main()
