@@ -96,8 +96,8 @@ def commit_of(root: Path) -> str:
         asked = subprocess.run(["git", "-C", str(root), *words], capture_output=True, text=True, check=False)
         return asked.stdout.strip() if asked.returncode == 0 else "unknown"
 
-    commit = git("rev-parse", "--short=8", "HEAD")
-    return commit if commit == "unknown" or not git("status", "--porcelain", "--untracked-files=no") else f"{commit}+"
+    commit = git("rev-parse", "HEAD")[:8]
+    return commit if commit == "unknown" or not git("status", "-s", "-uno") else f"{commit}+"
 
 
 def _run(words: Sequence[str], work: Path, data: Path | None, timeout_s: float | None) -> subprocess.CompletedProcess[str]:
