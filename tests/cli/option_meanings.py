@@ -44,6 +44,9 @@ MEANINGS = (
     Meaning("--attacker", "path", "photographs that the attacker has", "audit, evaluate attacks, evaluate neighborhoods"),
     Meaning("--balance", "text", "label of the decoys, each class of which is drawn alike", "faces create, evaluate faces"),
     Meaning("--bits", "choice", "bits of a descriptor along each axis of its PCA", "evaluate tiles"),
+    Meaning(
+        "--budget", "budget", "processor time that runs of records may cost together", "lab results run, lab results check"
+    ),
     Meaning("--bytes", "count", "bytes of a tile", "tiles cut, tiles plan, evaluate tiles"),
     Meaning(
         "--camera",
