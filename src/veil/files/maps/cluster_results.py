@@ -18,9 +18,8 @@ from veil.files.atomic import read_bytes, write_bytes
 from veil.forms import Form, Points, Subsets
 from veil.geometry.camera import Camera, FocalPrior
 from veil.geometry.rigid import Rigid
-from veil.places.maps.images import MapImage
+from veil.places.maps.images import MapImage, NoMap
 from veil.places.maps.lines import LineMap, LineMapCheck, LineView, Tracks
-from veil.places.maps.points import NoMap
 from veil.scene import MapCheck, MappedImage, Scene
 
 

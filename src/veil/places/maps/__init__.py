@@ -8,8 +8,8 @@ whose image it is, `plans` what many images take.
 """
 
 from veil.places.maps.colmap import StageLimits
-from veil.places.maps.images import MapImage
+from veil.places.maps.images import MapImage, NoMap
 from veil.places.maps.options import MapOptions
-from veil.places.maps.points import NoMap, build_map
+from veil.places.maps.points import build_map
 
 __all__ = ["MapImage", "MapOptions", "NoMap", "StageLimits", "build_map"]

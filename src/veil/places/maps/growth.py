@@ -22,10 +22,10 @@ from veil.places.maps.check import checked, thinnest_cut
 from veil.places.maps.colmap import Colmap
 from veil.places.maps.colmap.database import add_matches, camera_ids
 from veil.places.maps.focal import FocalTest
-from veil.places.maps.images import MapImage, Pair, impossible
+from veil.places.maps.images import MapImage, NoMap, Pair, impossible
 from veil.places.maps.loop import Ended, Stuck, mapped
 from veil.places.maps.options import MapOptions, pipeline_settings
-from veil.places.maps.points import ATTEMPTS, CONTRADICTS, Mapper, NoMap, Proposal, calibrated
+from veil.places.maps.points import ATTEMPTS, CONTRADICTS, Mapper, Proposal, calibrated
 from veil.places.maps.scenes import images_of, model_of, restricted, scene_of
 from veil.places.maps.verification import Verification
 from veil.progress import Progress

@@ -1,10 +1,10 @@
-"""Images to map from positions, and which of them no photograph can have made."""
+"""Images to map from positions, which of them no photograph can have made, and the answer where there is no map."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Generic, TypeVar
 
 import numpy as np
@@ -13,6 +13,8 @@ from jaxtyping import Float32, Float64
 from veil.errors import InputError, Remedy
 from veil.forms import Form, Subsets, Subspaces
 from veil.geometry.camera import Camera, as_colmap, implausible, require_inside
+from veil.one_line import one_line
+from veil.scene import MapCheck
 
 # Names of two images.
 Pair = tuple[str, str]
@@ -36,6 +38,24 @@ class MapImage:
     def with_camera(self, camera: Camera) -> MapImage:
         """The image with another camera."""
         return replace(self, camera=camera)
+
+
+@dataclass(frozen=True)
+class NoMap:
+    """The answer where no map could be built.
+
+    - `reason`: a sentence that says why.
+    - `remedy`: what may help, any one of them; empty where nothing is known to.
+    - `left_out`: by image name, why single images could not be mapped.
+    - `check`: numbers that speak against a map that was built and refused; None if there was none.
+    """
+
+    reason: str
+    left_out: Mapping[str, str] = field(default_factory=dict)
+    check: MapCheck | None = None
+    remedy: tuple[Remedy, ...] = ()
+
+    __repr__ = one_line
 
 
 class MapImageOnDemand(MapImage):

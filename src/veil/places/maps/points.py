@@ -7,7 +7,7 @@ its own pairs: what contradicts them is left out and named, or there is no map (
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Set
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
@@ -17,13 +17,12 @@ from jaxtyping import Float64
 from veil.errors import InputError, Remedy
 from veil.geometry.camera import Camera
 from veil.matching.neighbors import Matches
-from veil.one_line import one_line
 from veil.places.maps.agreement import agreement_weights, consistent_groups, explained_shares, seen_by_map
 from veil.places.maps.check import checked, thinnest_cut
 from veil.places.maps.colmap import Colmap, Stopped
 from veil.places.maps.colmap.database import camera_ids
 from veil.places.maps.focal import MAX_IMAGES, Doubted, FocalTest, contradicted_focals, focal_test, known_to, with_freed
-from veil.places.maps.images import MapImage, Pair, impossible, more_matches
+from veil.places.maps.images import MapImage, NoMap, Pair, impossible, more_matches
 from veil.places.maps.loop import Ended, Stuck, mapped
 from veil.places.maps.options import (
     LAST_PX,
@@ -46,24 +45,6 @@ IMAGES_AT_ONCE = 50
 CLEARLY_LESS = 0.8
 # Why an image is left out that other images do not agree with.
 CONTRADICTS = "the map contradicts its pairs with the other images"
-
-
-@dataclass(frozen=True)
-class NoMap:
-    """The answer where no map could be built.
-
-    - `reason`: a sentence that says why.
-    - `remedy`: what may help, any one of them; empty where nothing is known to.
-    - `left_out`: by image name, why single images could not be mapped.
-    - `check`: numbers that speak against a map that was built and refused; None if there was none.
-    """
-
-    reason: str
-    left_out: Mapping[str, str] = field(default_factory=dict)
-    check: MapCheck | None = None
-    remedy: tuple[Remedy, ...] = ()
-
-    __repr__ = one_line
 
 
 def build_map(

@@ -17,8 +17,9 @@ from veil.geometry.similarity import Similarity, align_poses
 from veil.one_line import one_line
 from veil.places.maps.check import position_uncertainty, step_ratio, thinnest_cut
 from veil.places.maps.colmap import Colmap, StageLimits, Stopped
+from veil.places.maps.images import NoMap
 from veil.places.maps.lines.stored_maps import adjusted_scene
-from veil.places.maps.points import IMAGES_AT_ONCE, NoMap
+from veil.places.maps.points import IMAGES_AT_ONCE
 from veil.places.maps.scenes import images_of, model_of, restricted, scene_of
 from veil.scene import MIN_NECK, LineMapCheck, MapCheck, Scene
 

@@ -13,7 +13,7 @@ from veil.places.maps.clusters.joined_maps import Group, joined
 from veil.places.maps.clusters.joining import Overlap, averaged, consistent_edges, join
 from veil.places.maps.clusters.pieces import Piece, homes, merged
 from veil.places.maps.clusters.view_graph import Cluster
-from veil.places.maps.points import NoMap
+from veil.places.maps.images import NoMap
 from worlds.pieces import anywhere, part, ring, shaken
 
 COUNT, SIZE, SHARED = 60, 18, 8

@@ -196,4 +196,5 @@ def test_what_cannot_be_mapped_says_so() -> None:
         graph, first=graph.first[::20], second=graph.second[::20], ratios=graph.ratios[::20], strong=graph.strong[::20]
     )
     result = map_from_lines(views, few, options=OPTIONS)
-    assert isinstance(result, NoMap) and "overlap" in result.reason
+    assert isinstance(result, NoMap) and "a seed needs 20" in result.reason
+    assert "overlap" in str(result.remedy)

@@ -13,8 +13,7 @@ from typing import Generic, Protocol, TypeVar, runtime_checkable
 from veil.places.maps.clusters.joining import join
 from veil.places.maps.clusters.pieces import Piece, homes
 from veil.places.maps.clusters.view_graph import Cluster, ClusterOptions, overlapping_clusters, view_graph
-from veil.places.maps.images import Pair
-from veil.places.maps.points import NoMap
+from veil.places.maps.images import NoMap, Pair
 from veil.progress import Progress
 
 Task = TypeVar("Task")

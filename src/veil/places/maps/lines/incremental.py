@@ -15,6 +15,7 @@ from jaxtyping import Bool, Float64
 
 from veil.errors import InputError, Remedy
 from veil.geometry.rigid import Rigid
+from veil.places.maps.images import NoMap
 from veil.places.maps.lines.certainty import checked
 from veil.places.maps.lines.problem import HALVES, LineView, MappingProblem, mapping_problem, more_tracks, of_two_halves
 from veil.places.maps.lines.quad import NoSeed, QuadTracks, Seed, seed_from_quad
@@ -40,7 +41,6 @@ from veil.places.maps.lines.registration import (
 )
 from veil.places.maps.lines.tracks import MatchGraph, Quad, Tracks, candidate_quads, restricted
 from veil.places.maps.loop import mapped
-from veil.places.maps.points import NoMap
 from veil.progress import Progress
 from veil.scene import LineMapCheck
 
