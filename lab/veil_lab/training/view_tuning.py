@@ -132,7 +132,7 @@ class TunedPlaceJson(TypedDict):
     lines: list[float]
 
 
-class TuningJson(TypedDict):
+class ViewTuningJson(TypedDict):
     """Weights that were fitted, their standard errors in the order of `constants`, and the places with others' weights."""
 
     weights: ViewWeightsJson
@@ -170,13 +170,13 @@ class TunedPlace:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Tuning:
+class ViewTuning:
     """Weights fitted to all places, and how they do on each place where the others alone fit them."""
 
     fitted: FittedWeights
     places: tuple[TunedPlace, ...]
 
-    def as_json(self) -> TuningJson:
+    def as_json(self) -> ViewTuningJson:
         """The stable record of lab/reference/json.md."""
         ratios = [f"{of}.{name}" for of in ("nearest", "verified") for name in RATIO]
         return {
@@ -222,7 +222,7 @@ def asked_features(
     return [item for position in range(len(items)) for item in asked[position]]
 
 
-def tuned(asked: Sequence[AskedFeatures], model: LearnedModel) -> Tuning:
+def tuned(asked: Sequence[AskedFeatures], model: LearnedModel) -> ViewTuning:
     """Weights that all of `asked` support most, and the shares that weights of the other places recover of each place.
 
     Raises InputError where photographs of the places do not match.
@@ -249,7 +249,7 @@ def tuned(asked: Sequence[AskedFeatures], model: LearnedModel) -> Tuning:
                 lines=shares[3],
             )
         )
-    return Tuning(fitted=_fitted(asked, model.views), places=tuple(rows))
+    return ViewTuning(fitted=_fitted(asked, model.views), places=tuple(rows))
 
 
 def _fitted(asked: Sequence[AskedFeatures], start: ViewWeights) -> FittedWeights:
