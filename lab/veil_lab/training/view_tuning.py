@@ -132,7 +132,7 @@ class TunedPlaceJson(TypedDict):
     lines: list[float]
 
 
-class TuningJson(TypedDict):
+class ViewTuningJson(TypedDict):
     """Weights that were fitted, their standard errors in the order of `constants`, and the places with others' weights."""
 
     weights: ViewWeightsJson
@@ -176,7 +176,7 @@ class ViewTuning:
     fitted: FittedWeights
     places: tuple[TunedPlace, ...]
 
-    def as_json(self) -> TuningJson:
+    def as_json(self) -> ViewTuningJson:
         """The stable record of lab/reference/json.md."""
         ratios = [f"{of}.{name}" for of in ("nearest", "verified") for name in RATIO]
         return {
