@@ -22,7 +22,7 @@ from veil.ldp.mechanism import SubsetMechanism
 
 SIGMAS = 3.0
 # Attacks that know all that another one does, and more.
-SPECIAL_CASES = {"context": "modes", "matched candidates": "modes", "neighbors": "posterior"}
+SPECIAL_CASES = {"context": "modes", "same photograph": "modes", "matched candidates": "modes", "neighbors": "posterior"}
 # Largest share of an attack's certificates that may be wrong.
 FALSE_CERTIFICATES = 0.01
 
