@@ -40,6 +40,15 @@ def test_networks_of_context_come_back(tmp_path: Path) -> None:
     )
     assert all(np.array_equal(one, two) for one, two in zip(weights(back.context), weights(model.context), strict=True))
     assert all(np.array_equal(one, two) for one, two in zip(back.density.weights, model.density.weights, strict=True))
+    one, two = back.photograph, model.photograph
+    assert one is not None and two is not None
+    assert all(np.array_equal(getattr(one, name), getattr(two, name)) for name in ("mean", "axes", "center", "spread"))
+
+
+def test_files_without_a_law_of_photographs_are_read(tmp_path: Path) -> None:
+    """Files of the same format that are older hold the two networks alone."""
+    write_learned_model(tmp_path / "old.npz", replace(bundled_learned_model(), photograph=None))
+    assert read_learned_model(tmp_path / "old.npz").photograph is None
 
 
 @pytest.mark.parametrize(
@@ -52,6 +61,9 @@ def test_networks_of_context_come_back(tmp_path: Path) -> None:
         ("context_alone_b1", np.full(128, np.nan, dtype=np.float16)),
         ("context_mistaken", np.float64(1.5)),
         ("context_pair", np.zeros((190, 64), dtype=np.float16)),
+        ("photograph_axes", None),
+        ("photograph_center", np.full(20, np.nan)),
+        ("photograph_spread", np.zeros(20)),
     ],
 )
 def test_damaged_networks_are_refused(tmp_path: Path, name: str, value: np.ndarray | None) -> None:
@@ -98,3 +110,7 @@ def test_networks_that_do_not_go_together_are_refused() -> None:
     other = replace(model.context, space=replace(model.space, normalization="L1_ROOT"))
     with pytest.raises(InputError, match="different spaces"):
         LearnedModel(density=model.density, context=other)
+    assert model.photograph is not None
+    law = replace(model.photograph, space=other.space)
+    with pytest.raises(InputError, match="different spaces"):
+        LearnedModel(density=model.density, context=model.context, photograph=law)

@@ -11,6 +11,8 @@ from typing import Literal, get_args
 from veil.errors import RangeError
 
 Device = Literal["auto", "cpu", "cuda"]
+# Fewest features of a photograph that teach anything.
+LEAST_FEATURES = 12
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""Training of the attacks `modes` and `context` on the attacker's own photographs, for one codebook."""
+"""Training of the attacks `modes`, `context` and `same photograph` on the attacker's own photographs, for one codebook."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from veil.features import Features
 from veil.progress import Progress, ignore_progress
 from veil_lab.training.context_options import ContextTraining
 from veil_lab.training.density_training import DensityTraining, TrainingState, train_density
+from veil_lab.training.photograph_fitting import fit_photographs
 
 
 def train_learned_model(
@@ -37,8 +38,8 @@ def train_learned_model(
     - `state`, `keep`: of an interrupted training of the density, as `train_density` takes them.
     - `on_density`, `on_releases`, `on_context`: called with the numbers of steps done and of all.
 
-    The density is trained in NumPy, context in torch. Raises InputError, before any work, without torch, for photographs of
-    another descriptor, too few of them, and a codebook without a PCA.
+    The density is trained in NumPy, context in torch; the law of photographs is fitted in closed form. Raises InputError,
+    before any long work, without torch, for photographs of another descriptor, too few of them, and a codebook without a PCA.
     """
     from veil_lab.training.context_training import train_context
     from veil_lab.training.simulated_releases import require_photographs, simulated_releases, torch_device
@@ -49,6 +50,7 @@ def train_learned_model(
         if item.space != book.raw_space:
             raise InputError(f"the codebook is for [{book.raw_space}] and a photograph has [{item.space}]")
     require_photographs(photographs)
+    law = fit_photographs(photographs, book, source=source)
     density = train_density(
         np.concatenate([item.descriptors for item in photographs]),
         compression=book.compression,
@@ -68,4 +70,4 @@ def train_learned_model(
         decoys=options.decoys,
         seed=options.seed,
     )
-    return LearnedModel(density=density, context=context, training=training)
+    return LearnedModel(density=density, context=context, photograph=law, training=training)

@@ -25,7 +25,7 @@ from veil.mechanisms.profile import HARDENED_M
 from veil.mechanisms.selection import Selection, selected_rows
 from veil.progress import Progress, ignore_progress
 from veil.randomness import seeded
-from veil_lab.training.context_options import ContextTraining, Device
+from veil_lab.training.context_options import LEAST_FEATURES, ContextTraining, Device
 
 try:
     import torch
@@ -34,8 +34,8 @@ try:
 except ImportError as error:
     raise InputError(f"the attack `context` is trained with torch ({error}); install veil-lab[training]") from None
 
-# Features of a release at most, as many as a photograph has 10 px apart; and the least that are a release.
-MOST_FEATURES, LEAST_FEATURES = 700, 12
+# Features of a release at most, as many as a photograph has 10 px apart.
+MOST_FEATURES = 700
 # A third each of the photographs is released, gives decoys, and gives the database in which the search begins.
 GROUPS = 3
 DATABASE = 25_000

@@ -12,11 +12,14 @@ from veil.attacks.claims import CannotRun, no_release
 from veil.attacks.distribution.context import NEIGHBORS, context_beliefs, context_estimates, mean_spacing, neighbor_rows
 from veil.attacks.distribution.learned_model import LearnedModel
 from veil.attacks.distribution.modes import ModeOptions, Modes, density_modes, joined_modes
+from veil.attacks.distribution.same_photograph import photograph_beliefs
 from veil.attacks.matches.matched_candidates import ViewOfFeatures, candidate_estimates, view_distances, with_suggestions
 from veil.attacks.matches.matched_views import VIEWS
 from veil.attacks.pieces import AttackedRows
 from veil.attacks.target import Target
+from veil.codebooks.dictionary import Dictionary
 from veil.errors import Remedy
+from veil.forms import Points
 
 LEARNED = f"{OWN_PHOTOGRAPHS}, from which it learned what descriptors are likely"
 # Names under which modes are kept for other attacks: those of the attacked features, and those of their neighbors, too.
@@ -81,6 +84,45 @@ def _context(target: Target) -> Attempt:
         notes=(f"{len(together)} features were searched, {len(rows)} of them to be judged and the others as their neighbors",),
         details={"searched": float(len(together))},
     )
+
+
+def _same_photograph(target: Target) -> Attempt:
+    """Modes of the attacked features, chosen by what all of them have in common.
+
+    Features that the attack `modes` had no time for are left out.
+    """
+    learned = _learned(target)
+    if target.image.keypoints is not None:
+        raise CannotRun("positions leave as they are, of which `context` makes more")
+    if learned.photograph is None:
+        raise CannotRun("the networks came without a law of photographs", remedy=Remedy("make", "networks of attacks"))
+    if MODES not in target.cache:
+        raise CannotRun("the attack `modes`, whose modes it chooses from, was not run")
+    rows, modes = target.cache[MODES]
+    with target.timer() as clock:
+        beliefs = photograph_beliefs(modes, learned.photograph, _like_decoys(target))
+        claim = context_estimates(target.form.take(rows), modes, beliefs, learned.context)
+    return Attempt(
+        label="same photograph",
+        rows=rows,
+        claim=claim,
+        left_out=len(target.rows) - len(rows),
+        seconds=clock.seconds,
+        notes=(f"{len(rows)} features spoke for the photograph",),
+    )
+
+
+def _like_decoys(target: Target) -> Points:
+    """The pool, if the attacker has it, or else descriptors of its own. Raises CannotRun if it has centroids alone."""
+    known = target.knowledge
+    if target.pool is not None and not isinstance(known.decoys, Dictionary):
+        return target.pool
+    if isinstance(known.database, Dictionary):
+        raise CannotRun(
+            "the attacker's database holds centroids, and decoys are like descriptors",
+            remedy=Remedy("give", "Attacker.database"),
+        )
+    return target.database
 
 
 def _matched_candidates(target: Target) -> Attempt:
@@ -152,5 +194,14 @@ LEARNED_ATTACKS = (
         modules=("distribution.context", "distribution.modes"),
         _run=_context,
         time_share=6.0,
+    ),
+    Attack(
+        name="same photograph",
+        surface="subspaces",
+        family="distribution",
+        assumes=LEARNED,
+        units="descriptor",
+        modules=("distribution.same_photograph", "distribution.modes", "distribution.context"),
+        _run=_same_photograph,
     ),
 )

@@ -25,7 +25,12 @@ Name = TypeVar("Name", str, tuple[str, str])
 
 SIGMAS = 3.0
 # Attacks that know all that others do, and more.
-SPECIAL_CASES = {"context": ("modes",), "matched candidates": ("modes", "matched views"), "neighbors": ("posterior",)}
+SPECIAL_CASES = {
+    "context": ("modes",),
+    "same photograph": ("modes",),
+    "matched candidates": ("modes", "matched views"),
+    "neighbors": ("posterior",),
+}
 # Distances to a descriptor, relative to its length, within which no special case may recover more.
 COMPARED_WITHIN = (RECOVERED_WITHIN, 0.2, 0.4)
 # Largest share of an attack's certificates that may be wrong.

@@ -22,6 +22,7 @@ import numpy as np
 from veil.attacks.distribution.context import ContextNetwork, NeighborLayers, Perceptron
 from veil.attacks.distribution.density_network import DensityNetwork
 from veil.attacks.distribution.learned_model import AttackTraining, LearnedModel
+from veil.attacks.distribution.same_photograph import PhotographModel
 from veil.attacks.matches.view_weights import ViewWeights
 from veil.attacks.positions.pair_network import Layers, PairNetwork
 from veil.errors import FileFormatError, Remedy, VeilError
@@ -86,6 +87,8 @@ def load_arrays(path: Path, what: str) -> tuple[dict[str, np.ndarray], dict]:
 
 # Layers of context in a file, beside those of its neighbors.
 _CONTEXT_LAYERS = ("alone", "style", "whole", "vertex")
+# Arrays of the law of photographs in a file, in full precision; files without them are older.
+_PHOTOGRAPH = ("mean", "axes", "center", "spread")
 _SPACE = ("descriptor", "normalization", "dim", "codebook", "dither_steps")
 
 
@@ -103,6 +106,8 @@ def write_learned_model(path: Path, model: LearnedModel) -> None:
     for number, (weight, bias) in enumerate(zip(model.density.weights, model.density.biases, strict=True)):
         arrays[f"density_w{number}"], arrays[f"density_b{number}"] = weight.astype(np.float16), bias.astype(np.float16)
     arrays |= {f"context_{name}": item for name, item in _context_arrays(model.context).items()}
+    if model.photograph is not None:
+        arrays |= {f"photograph_{name}": getattr(model.photograph, name) for name in _PHOTOGRAPH}
     with replacing(path) as temporary, temporary.open("wb") as stream:
         np.savez(stream, **arrays)
 
@@ -127,7 +132,9 @@ def read_learned_model(path: Path | str) -> LearnedModel:
             context = _context(stored, space, str(header["source"]))
             # Files of networks alone hold no weights of views, and stand for those that ship with veil.
             views = ViewWeights.from_json(header["views"]) if "views" in header else ViewWeights()
-            return LearnedModel(density=density, context=context, training=_training(header["training"]), views=views)
+            law = _photograph(stored, space, str(header["source"]))
+            training = _training(header["training"])
+            return LearnedModel(density=density, context=context, photograph=law, training=training, views=views)
     except FileNotFoundError:
         raise FileFormatError(f"there is no file {path}", remedy=Remedy("make", "networks of attacks")) from None
     except (VeilError, OSError, EOFError, zipfile.BadZipFile, zlib.error, ValueError, LookupError, TypeError) as error:
@@ -169,6 +176,14 @@ def _context(stored: Mapping[str, np.ndarray], space: Space, source: str) -> Con
         damping=float(stored["context_damping"]),
         source=source,
     )
+
+
+def _photograph(stored: Mapping[str, np.ndarray], space: Space, source: str) -> PhotographModel | None:
+    """The law of photographs of a file; None if it has none. Raises LookupError where one of its arrays is missing."""
+    if not any(f"photograph_{name}" in stored for name in _PHOTOGRAPH):
+        return None
+    arrays = {name: stored[f"photograph_{name}"].astype(np.float64) for name in _PHOTOGRAPH}
+    return PhotographModel(space=space, source=source, **arrays)
 
 
 def _training(stored: Mapping[str, Any]) -> AttackTraining:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from jaxtyping import Float64
 
-from veil.attacks.attack import Attempt, attempted
+from veil.attacks.attack import Attack, Attempt, attempted
 from veil.attacks.distribution.learned_model import LearnedModel
 from veil.attacks.registry import named
 from veil.attacks.target import Effort, Knowledge, ReleasedImage, Target
@@ -35,6 +35,7 @@ from veil_lab.studies.attacks.pooled_shares import pooled_shares
 WITHIN = (0.1, 0.2, 0.4)
 ATTACKS = ("nearest, projected", "modes", "context")
 MIXED = "context, subspaces exchanged among the photographs"
+HIDDEN = "same photograph, positions hidden"
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -92,7 +93,7 @@ def learned_study(
         raise InputError("there is no photograph to attack; give one or more")
     count = StepCount(progress, 2 * len(victims))  # each photograph is attacked twice, with about the same work
     released = {name: _released(name, item, setup) for name, item in victims.items()}
-    distances: dict[str, list[np.ndarray]] = {name: [] for name in (*ATTACKS, MIXED)}
+    distances: dict[str, list[np.ndarray]] = {name: [] for name in (*ATTACKS, HIDDEN, MIXED)}
     for name, (image, truth) in released.items():
         count.begin(name)
         for attack, errors in _errors(name, image, truth, setup, ATTACKS).items():
@@ -149,13 +150,21 @@ def _errors(
     knowledge = Knowledge(codebook=setup.codebook, decoys=None, database=setup.database, learned=setup.model)
     effort = Effort(features=setup.features or len(truth), seed=setup.seed)
     target = Target(image=image, rows=effort.rows(len(truth), name), knowledge=knowledge, effort=effort)
-    distances = {}
-    for attack in named(*attacks):
-        outcome = attempted(attack, target)
-        if not isinstance(outcome, Attempt) or outcome.estimates is None:
-            raise InputError(f"{attack.name} cannot be run: {getattr(outcome, 'why', 'it estimates no descriptors')}")
-        distances[attack.name] = np.linalg.norm(outcome.estimates.points - truth[outcome.rows], axis=1)
+    distances = {attack.name: _distances(attack, target, truth) for attack in named(*attacks)}
+    if attacks == ATTACKS:
+        hidden = replace(target, image=replace(image, keypoints=None))
+        hidden.cache.update(target.cache)  # modes do not depend on positions
+        (behind_lines,) = named("same photograph")
+        distances[HIDDEN] = _distances(behind_lines, hidden, truth)
     return distances
+
+
+def _distances(attack: Attack, target: Target, truth: np.ndarray) -> Float64[np.ndarray, "attacked"]:
+    """Distances of an attack's estimates to the truth. Raises InputError if it cannot be run."""
+    outcome = attempted(attack, target)
+    if not isinstance(outcome, Attempt) or outcome.estimates is None:
+        raise InputError(f"{attack.name} cannot be run: {getattr(outcome, 'why', 'it estimates no descriptors')}")
+    return np.linalg.norm(outcome.estimates.points - truth[outcome.rows], axis=1)
 
 
 def _row(attack: str, errors: Sequence[np.ndarray], seed: int) -> LearnedRow:

@@ -20,7 +20,7 @@ from jaxtyping import Float32, Float64, Int64
 
 from veil.attacks.claims import Estimates
 from veil.attacks.distribution.density_network import LARGEST_WEIGHT, sigmoid
-from veil.attacks.distribution.modes import Modes
+from veil.attacks.distribution.modes import Modes, normalized
 from veil.errors import InputError
 from veil.forms import Subspaces
 from veil.space import Space, require_same
@@ -171,13 +171,13 @@ def context_beliefs(
     rows, mistaken = neighbor_rows(keypoints, NEIGHBORS), network.neighbors.mistaken
     gaps = np.linalg.norm(keypoints[rows] - keypoints[:, None], axis=2)
     fits = _fits(inputs, known, rows, distance_inputs(gaps, spacing or mean_spacing(keypoints)), network.neighbors)
-    beliefs, whole = _normalized(alone), np.zeros(known.shape)
+    beliefs, whole = normalized(alone), np.zeros(known.shape)
     for number in range(rounds):
         if number % ASKED_EVERY == 0:
             whole = _fit_to_whole(style, beliefs, network.whole)
         messages = np.einsum("fnab,fnb->fna", fits, beliefs[rows])
         heard = np.log(mistaken + (1 - mistaken) * messages).sum(axis=1)
-        last = _normalized(alone + whole + heard)
+        last = normalized(alone + whole + heard)
         beliefs = (1 - network.damping) * beliefs + network.damping * last
     return last if rounds else beliefs
 
@@ -240,9 +240,3 @@ def _fits(
 
 def _activated(values: np.ndarray) -> np.ndarray:
     return values * sigmoid(values)
-
-
-def _normalized(logs: Float64[np.ndarray, "features modes"]) -> Float64[np.ndarray, "features modes"]:
-    """Probabilities that are proportional to the exponentials of `logs`."""
-    weights = np.exp(logs - logs.max(axis=1, keepdims=True))
-    return weights / weights.sum(axis=1, keepdims=True)

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from veil.attacks.distribution.context import ContextNetwork
 from veil.attacks.distribution.density_network import DensityNetwork
+from veil.attacks.distribution.same_photograph import PhotographModel
 from veil.attacks.matches.view_weights import ViewWeights
 from veil.errors import InputError
 from veil.one_line import one_line
@@ -37,23 +38,26 @@ class AttackTraining:
 class LearnedModel:
     """The networks of the attacks `modes` and `context`, for releases in one space, and what they were trained with.
 
-    `views` are the weights of other views in `matched candidates`, those that ship with veil unless an attacker fitted its own.
+    `photograph` is the law of the attack `same photograph`; None in files that were written without one. `views` are the
+    weights of other views in `matched candidates`, those that ship with veil unless an attacker fitted its own.
 
-    Raises InputError if the networks are of different spaces.
+    Raises InputError if these are of different spaces.
     """
 
     density: DensityNetwork
     context: ContextNetwork
+    photograph: PhotographModel | None = None
     training: AttackTraining = field(default_factory=AttackTraining)
     views: ViewWeights = field(default_factory=ViewWeights)
 
     __repr__ = one_line
 
     def __post_init__(self) -> None:
-        if self.density.space != self.context.space:
-            raise InputError(f"the networks are of different spaces: [{self.density.space}] and [{self.context.space}]")
+        for other in (self.context, self.photograph):
+            if other is not None and other.space != self.density.space:
+                raise InputError(f"the networks are of different spaces: [{self.density.space}] and [{other.space}]")
 
     @property
     def space(self) -> Space:
-        """Space of the descriptors that both networks read."""
+        """Space of the descriptors that the networks read."""
         return self.density.space

@@ -70,9 +70,7 @@ class Modes:
 
         `evidence` is further knowledge of each, as the logarithm of a likelihood ratio.
         """
-        logs = sharpness * self.log_ratios + (0.0 if evidence is None else evidence)
-        weights = np.exp(np.where(np.isfinite(logs), logs - logs.max(axis=1, keepdims=True), -np.inf))
-        return weights / weights.sum(axis=1, keepdims=True)
+        return normalized(sharpness * self.log_ratios + (0.0 if evidence is None else evidence))
 
     def estimates(self, beliefs: Float64[np.ndarray, "features modes"]) -> Estimates:
         """The likeliest mode of each feature under `beliefs`, with its probability as the confidence."""
@@ -83,6 +81,12 @@ class Modes:
             confidence=np.clip(beliefs[rows, best], 0.0, 1.0),
             certified=np.zeros(len(self), dtype=bool),
         )
+
+
+def normalized(logs: Float64[np.ndarray, "features modes"]) -> Float64[np.ndarray, "features modes"]:
+    """Probabilities that are proportional to the exponentials of `logs`, of which each row has a finite one."""
+    weights = np.exp(logs - logs.max(axis=1, keepdims=True))
+    return weights / weights.sum(axis=1, keepdims=True)
 
 
 def joined_modes(parts: list[Modes]) -> Modes:
