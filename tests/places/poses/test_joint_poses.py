@@ -12,7 +12,7 @@ from scipy.stats import binom, chi2
 
 from veil.errors import Remedy
 from veil.forms import Lines
-from veil.geometry.camera import GIVEN, GUESS, UNDISCLOSED, Camera, FocalPrior
+from veil.geometry.camera import GIVEN, GUESS, UNDISCLOSED, Camera, FocalPrior, zoomed
 from veil.geometry.rigid import Rigid, center_covariance, rotation_angle_deg
 from veil.geometry.robust.pose_and_focal import MOST_HELD
 from veil.geometry.robust.resection_lines import mirrored
@@ -178,3 +178,22 @@ def test_lines_of_a_guessed_focal_length_are_localized(factor: float) -> None:
     answer = asked(factor, GUESS, as_lines=True)
     assert isinstance(answer, Localization) and np.linalg.norm(answer.center - TRUTH.center) < 0.2
     assert isinstance(asked(factor, UNDISCLOSED, as_lines=True), Localization) == (factor == 1.0)
+
+
+def test_a_guess_is_put_right_from_an_optimum_of_another_focal_length() -> None:
+    """Planted: a flat place, and a search that ended at the mirror image with twice the focal length.
+
+    Broken twin: the fit from there alone stays there.
+    """
+    matched = replace(flat_spot(0.5, half_width=1.5), camera=replace(FACADE, focal=GUESS))
+    other = mirrored(TILTED, matched.points)
+    assert other is not None
+    start = Estimate(pose=Rigid(rotation=other.rotation, translation=2 * other.translation), camera=zoomed(matched.camera, 2.0))
+    off = [
+        float(np.linalg.norm(one.pose.center - TILTED.center)) for one in (fitted(matched, start), settled_from(matched, start))
+    ]
+    assert off[0] > 1 and off[1] < 0.3
+
+
+def settled_from(matched: MatchedPoints, start: Estimate) -> Estimate:
+    return settled(matched, start, others=matched.held())

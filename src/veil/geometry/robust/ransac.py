@@ -20,6 +20,8 @@ Model = TypeVar("Model")
 Hypothesis = TypeVar("Hypothesis")
 
 ROUNDS = 3  # of local optimization after each new best model
+# A search for a model that a share of the data agrees with misses it with this probability.
+RIVAL_MISSED = 1e-3
 
 
 @runtime_checkable
@@ -140,6 +142,14 @@ def samples_needed(clean_share: float, confidence: float) -> int:
     if clean_share < 1e-15:
         return 2**62
     return math.ceil(math.log(1 - confidence) / math.log1p(-clean_share))
+
+
+def samples_for(share: float, size: int, most: int) -> int:
+    """Number of samples of `size` pairs, at most `most`, that are enough to draw one of inliers only.
+
+    If `share` of the pairs are inliers, one is drawn with probability 1 - `RIVAL_MISSED`, unless `most` is too few.
+    """
+    return min(most, samples_needed(min(share, 1.0) ** size, 1 - RIVAL_MISSED))
 
 
 def _scored(estimator: Estimator[Model], model: Model, max_error: float, iteration: int) -> Consensus[Model]:

@@ -31,7 +31,7 @@ from veil.matching.retrieval import most_similar
 from veil.places.poses.answer import Localization, NoPose
 from veil.places.poses.evidence import PoseEvidence
 from veil.places.poses.judge import ONE_POINT, Claim, PairContest, judge, rivals
-from veil.places.poses.matches import LINE_FACTORS, Estimate, Matched, MatchedLines, MatchedPoints, matched_features, rescaled
+from veil.places.poses.matches import HELD_FACTORS, Estimate, Matched, MatchedLines, MatchedPoints, matched_features, rescaled
 from veil.places.poses.mirror import mirrored_down, mirrored_positions, unless_mirrored
 from veil.places.poses.options import LocalizeOptions, WordOptions
 from veil.places.poses.search import ImageMatches, RankedSearch
@@ -304,7 +304,7 @@ def _cameras(camera: Camera, observations: np.ndarray | Lines) -> list[Camera]:
     """The camera alone, or cameras of several focal lengths around one of which little is known."""
     if not is_searched(camera.focal):
         return [camera]
-    return [zoomed(camera, factor) for factor in (LINE_FACTORS if isinstance(observations, Lines) else FOCAL_FACTORS)]
+    return [zoomed(camera, factor) for factor in (HELD_FACTORS if isinstance(observations, Lines) else FOCAL_FACTORS)]
 
 
 def seen_with(

@@ -6,7 +6,7 @@ Theory: docs/theory/localization.md#pose-and-focal-length-together.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -33,23 +33,24 @@ CONTRADICTED = (
 )
 # Another optimum is no better if its cost is not lower by more than this.
 SAME_COST = 0.1
-# An optimum whose likelihood is smaller by more than the exponential of this is none within the noise.
-MOST_DOUBT = 10.0
+# An optimum that is less likely than the best by more than a factor of a hundred is none within the noise.
+MOST_DOUBT = math.log(100)
 # Two optima are one if the covariance explains their distance: this squared number of deviations, and what the likelihood says.
 SAME_SQUARED = 9.0
 
 
-def settled(matched: Matched, start: Estimate) -> Estimate:
+def settled(matched: Matched, start: Estimate, *, others: Iterable[Estimate] = ()) -> Estimate:
     """The most likely estimate that fits of pose and focal length lead to, from a start and from others that its pairs give.
 
-    The others are the mirror image about the points' plane, and poses of minimal samples of the inliers. What optima within
-    the noise differ by enters the covariance.
+    These are the mirror image about the points' plane, poses of minimal samples of the inliers, and the `others` that a search
+    gave. What optima within the noise differ by enters the covariance.
     """
     first = fitted(matched, start)
     if first.fit is None:
         return first
     rows = agreeing(matched, first)
     optima = [first, *(fitted_to(matched, other, rows) for other in _other_starts(matched, first, rows))]
+    optima += [fitted(matched, other) for other in others]
     costs = _costs(matched, optima)
     row = int(np.argmin(costs))
     if costs[0] <= costs[row] + SAME_COST:

@@ -491,5 +491,5 @@ def _weighed(matched: Matched, estimate: Estimate | None, views: MapViews | None
     """A pose of the search after the fit of pose and focal length together, and its evidence."""
     if estimate is None:
         return None
-    estimate = settled(matched, estimate)
+    estimate = settled(matched, estimate, others=matched.held() if matched.is_searched else ())
     return WeighedPose(estimate=estimate, evidence=weigh(matched, estimate, views))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, ClassVar
@@ -18,7 +19,7 @@ from veil.geometry.camera import FRAME_SLACK, REFINED, Camera, as_colmap, half_e
 from veil.geometry.free_calibration import Sights
 from veil.geometry.rigid import Rigid, rigid_from_colmap
 from veil.geometry.robust.pose_and_focal import JointFit, is_searched
-from veil.geometry.robust.ransac import RansacOptions, samples_needed
+from veil.geometry.robust.ransac import RansacOptions, samples_for
 from veil.geometry.robust.resection_lines import MIN_OTHER_LINES, LineResection, resect_from_lines
 from veil.geometry.robust.significance import (
     ALONG_ONE_WAY,
@@ -39,9 +40,6 @@ from veil.geometry.robust.significance import (
 )
 from veil.geometry.solvers.p3p import three_point_poses
 from veil.geometry.solvers.p6lp import pose_from_six_lines
-
-# A search for a rival pose misses one of the least weight that counts with this probability.
-RIVAL_MISSED = 1e-3
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -139,18 +137,12 @@ class MatchedPairs(ABC):
         return int(np.count_nonzero(matched & self._apart))
 
 
-def samples_for(share: float, size: int, most: int) -> int:
-    """Number of samples of `size` pairs, at most `most`, that are enough to draw one of inliers only.
-
-    If `share` of the pairs are inliers, one is drawn with probability 1 - `RIVAL_MISSED`, unless `most` is too few.
-    """
-    return min(most, samples_needed(min(share, 1.0) ** size, 1 - RIVAL_MISSED))
-
-
 # Largest number of samples for a rival pose among the pairs that the best pose leaves.
 POINT_RIVAL_SAMPLES = 3000
 # Refinements over all pairs of a pose that was estimated from the most trusted ones.
 TRUSTED_ROUNDS = 2
+# Factors that are tried on a focal length of which little is known: the fit with the pose puts right what lies between.
+HELD_FACTORS = (0.65, 0.95, 1.35)
 # A query lies in a window of its picture if at most this share of its keypoints lies outside.
 POINTS_BEYOND = 0.02
 
@@ -221,6 +213,14 @@ class MatchedPoints(MatchedPairs):
         if result is None or (self.is_searched and not self._plausible(float(camera.params[0]))):
             return None
         return self._estimate(result, camera)
+
+    def held(self) -> Iterator[Estimate]:
+        """Poses of searches with `HELD_FACTORS` times the declared focal length: samples of four may miss the right one."""
+        for factor in HELD_FACTORS:
+            camera = replace(zoomed(self.camera, factor), focal=REFINED)
+            estimate = replace(self, camera=camera).estimate()
+            if estimate is not None:
+                yield estimate
 
     def among_trusted(self, part: float) -> Estimate | None:
         """Pose estimated from the first `part` of the pairs, refined over all pairs that agree with it; None if there is none.
@@ -303,9 +303,8 @@ LINE_RIVAL_SAMPLES = 100
 # A query lies in a window of its picture if at most this share of its lines misses the window. It is small because lines mostly
 # cross a window wherever they come from.
 LINES_BEYOND = 0.005
-# Factors that are tried on a focal length of which little is known, and the samples of each short search. The fit of pose and
-# focal length puts right what lies between the factors.
-LINE_FACTORS, BRIEF_ITERATIONS = (0.65, 0.95, 1.35), 300
+# Samples of each short search with one of several focal lengths.
+BRIEF_ITERATIONS = 300
 # Windows that are tried along each axis.
 WINDOWS = 9
 
@@ -324,6 +323,10 @@ class MatchedLines(MatchedPairs):
 
     sampling, sample_size = P6L, P6L.size
     rival_part = 1.0  # samples come from the most trusted pairs anyway
+
+    def held(self) -> Iterator[Estimate]:
+        """No poses: the search itself tries several focal lengths."""
+        return iter(())
 
     def among_trusted(self, part: float) -> Estimate | None:
         """No pose (None): samples of lines come from the most trusted pairs anyway."""
@@ -378,13 +381,13 @@ class MatchedLines(MatchedPairs):
     @property
     def log10_cameras(self) -> float:
         """log10 of the number of focal lengths that are tried one after the other."""
-        return math.log10(len(LINE_FACTORS)) if self.is_searched else 0.0
+        return math.log10(len(HELD_FACTORS)) if self.is_searched else 0.0
 
     def _with_best_focal(self, rows: Int64[np.ndarray, "_"], share: float | None) -> Estimate | None:
-        """The pose of a search with that of `LINE_FACTORS` times the focal length that short searches fit best with."""
+        """The pose of a search with that of `HELD_FACTORS` times the focal length that short searches fit best with."""
         brief = RansacOptions(max_error=self.max_error_px, seed=self.seed, max_iterations=BRIEF_ITERATIONS)
         tried: list[tuple[float, float, MatchedLines]] = []
-        for factor in LINE_FACTORS:
+        for factor in HELD_FACTORS:
             lens = replace(zoomed(self.camera, factor), focal=REFINED)
             one = replace(self, camera=lens, observations=rescaled(self.observations, 1 / factor))
             consensus = resect_from_lines(one._problem(rows), brief)
