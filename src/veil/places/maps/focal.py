@@ -34,6 +34,8 @@ ANY_DISTORTION = 0.3
 DAMPING = 1e-10
 # Maps, each anew with other focal lengths than those that the photographs contradicted in the map before.
 CALIBRATIONS = 3
+# The clearer one of two maps has less than this part of the other's mean error.
+CLEARLY_LESS = 0.8
 
 Answer = TypeVar("Answer")
 
@@ -99,6 +101,15 @@ def with_freed(
         claimed |= {name: image.camera for name, image in images.items() if image.camera in freed}
         images = {name: image.with_camera(freed.get(image.camera, image.camera)) for name, image in images.items()}
     return doubted or Freed(answer=None, images=images, claimed=claimed)
+
+
+def is_clearer(scene: Scene, other: Scene) -> bool:
+    """Whether a map has all images of another one or more, more observations, and a clearly smaller mean error."""
+    return (
+        len(scene.images) >= len(other.images)
+        and scene.observation_count > other.observation_count
+        and scene.mean_reprojection_error_px < CLEARLY_LESS * other.mean_reprojection_error_px
+    )
 
 
 def focal_test(adjusted: Scene, images: Mapping[str, MapImage], fixed: Iterable[str] = ()) -> FocalTest:

@@ -21,7 +21,16 @@ from veil.places.maps.agreement import agreement_weights, consistent_groups, exp
 from veil.places.maps.check import checked, thinnest_cut
 from veil.places.maps.colmap import Colmap, Stopped
 from veil.places.maps.colmap.database import camera_ids
-from veil.places.maps.focal import MAX_IMAGES, Doubted, FocalTest, contradicted_focals, focal_test, known_to, with_freed
+from veil.places.maps.focal import (
+    MAX_IMAGES,
+    Doubted,
+    FocalTest,
+    contradicted_focals,
+    focal_test,
+    is_clearer,
+    known_to,
+    with_freed,
+)
 from veil.places.maps.images import MapImage, NoMap, Pair, impossible, more_matches
 from veil.places.maps.loop import Ended, Stuck, mapped
 from veil.places.maps.options import (
@@ -41,8 +50,6 @@ from veil.scene import MIN_NECK, MapCheck, Scene
 ATTEMPTS = 5
 # Mapping more images than this may take longer, in proportion, before it counts as hanging.
 IMAGES_AT_ONCE = 50
-# The clearer one of two maps has this part of the other's mean error, or less.
-CLEARLY_LESS = 0.8
 # Why an image is left out that other images do not agree with.
 CONTRADICTS = "the map contradicts its pairs with the other images"
 
@@ -82,7 +89,7 @@ def build_map(
             if stopped is not None:
                 return NoMap(f"COLMAP's verification was stopped: {stopped.reason}", left_out)
             if not verification.pairs:
-                return _strangers(left_out) if len(images) == 2 else _too_weak(len(matches), images, left_out)
+                return no_start(images, {}, left_out) if len(images) == 2 else _too_weak(len(matches), images, left_out)
             mapper = Mapper(images, options, folder, colmap, verification, FromPairs(images, options, verification), progress)
             answer = mapped(_NewMap(mapper, gravity or {}, dict(left_out)))
             return answer if isinstance(answer, FocalTest) else Doubted(answer=answer, cameras=mapper.doubted)
@@ -109,14 +116,8 @@ def calibrated(images: Mapping[str, MapImage], workdir: Path, once: Once) -> Sce
 
 
 def _is_clearer(answer: Scene | NoMap, other: Scene | NoMap) -> bool:
-    """Whether a map explains clearly more than another one: its images and more, by more observations with a smaller error."""
-    if isinstance(answer, NoMap) or isinstance(other, NoMap):
-        return isinstance(answer, Scene)
-    return (
-        len(answer.images) >= len(other.images)
-        and answer.observation_count > other.observation_count
-        and answer.mean_reprojection_error_px < CLEARLY_LESS * other.mean_reprojection_error_px
-    )
+    """Whether an answer is a map, and the other one is none, or a map that explains clearly less."""
+    return isinstance(answer, Scene) and (isinstance(other, NoMap) or is_clearer(answer, other))
 
 
 def _with_contradicted(answer: Scene | NoMap, images: Mapping[str, MapImage], claimed: Mapping[str, Camera]) -> Scene | NoMap:
@@ -431,9 +432,9 @@ class _NewMap:
         if whole is not model.scene:
             model = self.mapper.compared(whole)
         check = self._check(model)
-        still = one_standpoint(self.mapper.images, self.mapper.pairs)
-        if still is not None:  # a guessed focal length lets a mapper make depths of nothing
-            return replace(_from_one_standpoint(still), left_out=self.left_out, check=check)
+        if one_standpoint(self.mapper.images, self.mapper.pairs) is not None:
+            # A guessed focal length lets a mapper make depths of nothing
+            return replace(no_start(self.mapper.images, self.mapper.pairs), left_out=self.left_out, check=check)
         if check.doubts:
             return NoMap(f"the map that came out cannot be trusted: {'; '.join(check.doubts)}", self.left_out, check)
         return replace(model.scene, check=check)
@@ -456,33 +457,22 @@ class _NewMap:
         return scene
 
 
-def no_start(images: Mapping[str, MapImage], pairs: Mapping[Pair, VerifiedPair]) -> NoMap:
+def no_start(
+    images: Mapping[str, MapImage], pairs: Mapping[Pair, VerifiedPair], left_out: Mapping[str, str] | None = None
+) -> NoMap:
     """The answer where no verified pair gave the mapper a start, with the cause that the pairs show.
 
     `images` are those of the `pairs`, by name. Of two images alone nothing can be checked (mapping.md#no-start).
     """
     reason = one_standpoint(images, pairs)
     if reason is not None:
-        return _from_one_standpoint(reason)
+        return NoMap(reason, remedy=(Remedy("give", "photographs from several standpoints"),))
     if len(images) == 2:
         matches = sum(len(entry.inliers) for entry in pairs.values())
-        reason = f"the two images share {matches} matches, but a map needs three images or more: no third one checks a point"
-        return NoMap(reason, remedy=(Remedy("give", "more photographs of the place"),))
+        few = f"the two images share {matches} matches, but a map needs three images or more: no third one checks a point"
+        reason = few if pairs else "the two images share no more matches than chance gives"
+        return NoMap(reason, left_out or {}, remedy=(Remedy("give", "more photographs of the place"),))
     return _too_weak(len(pairs), images)
-
-
-def _from_one_standpoint(reason: str) -> NoMap:
-    """The answer where the camera did not move."""
-    return NoMap(reason, remedy=(Remedy("give", "photographs from several standpoints"),))
-
-
-def _strangers(left_out: Mapping[str, str]) -> NoMap:
-    """The answer where two images have nothing in common."""
-    return NoMap(
-        "the two images share no more matches than chance gives",
-        left_out,
-        remedy=(Remedy("give", "more photographs of the place"), Remedy("give", "photographs with more overlap")),
-    )
 
 
 def _too_weak(pairs: int, images: Mapping[str, MapImage], left_out: Mapping[str, str] | None = None) -> NoMap:
