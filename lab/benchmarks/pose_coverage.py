@@ -370,7 +370,7 @@ def measured(given: argparse.Namespace, done: set[tuple[str, str, int]]) -> Iter
 def draw(outcomes: Sequence[Outcome], path: Path) -> None:
     """True errors of positions against the radius of the 95 % region towards the truth, one panel a form."""
     forms = [form for form in FORMS if any(one.form == form and one.position for one in outcomes)]
-    colors = dict(zip(CONDITIONS, (*SERIES, "#000000", "#F0E442"), strict=True))
+    colors = dict(zip(CONDITIONS, (*SERIES, *SERIES[:2]), strict=True))
     marks = dict(zip(CONDITIONS, "ooooss^^D", strict=True))
     columns = min(3, len(forms))
     rows = -(-len(forms) // columns)

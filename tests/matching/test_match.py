@@ -72,7 +72,7 @@ def test_spaces_must_agree() -> None:
     left, right, _ = planted("spaces", 10, (0, 2))
     assert isinstance(left, Points)
     other = Space(descriptor="sift", normalization="L1_ROOT", dim=128)
-    with pytest.raises(SpaceError, match="same descriptor, normalization"):
+    with pytest.raises(SpaceError, match="differ in normalization"):
         match(Points(vectors=left.vectors, space=other), right)
 
 

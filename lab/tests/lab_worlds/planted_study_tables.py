@@ -13,7 +13,7 @@ from veil.audit.finding import Finding, Share
 from veil.files.measured_forms import bundled_measured_forms
 from veil.ldp.planning import plan_release
 from veil.report.tables import Table
-from veil_lab.cli import results
+from veil_lab.cli import results, tune
 from veil_lab.cli.evaluate import homographies, reconstruction
 from veil_lab.cli.evaluate.attacks import attack_tables, descriptor_attacks, inversion, learned, neighborhoods, repeats
 from veil_lab.cli.evaluate.descriptors import Descriptors
@@ -36,6 +36,7 @@ from veil_lab.studies.localization.tile_localization import TileFormRow, TileRow
 from veil_lab.studies.localization.upright_localization import UprightRow, UprightSetting
 from veil_lab.studies.localization.word_localization_settings import METRIC, LocalizationRow
 from veil_lab.studies.matching.retrieval_recall import RETRIEVED, RecallRow
+from veil_lab.training.view_tuning import TunedPlace
 from worlds.planted_tables import LONG, planted
 
 
@@ -161,6 +162,7 @@ def study_tables() -> dict[str, Callable[[], Table]]:
         "measured_forms.recovery_table": lambda: _present(measured_forms.recovery_table(measured)),
         "measured_forms.summary_table": lambda: measured_forms.summary_table(measured),
         "inversion_table": lambda: inversion.inversion_table([planted(InversionRow)]),
+        "places_table": lambda: tune.places_table([planted(TunedPlace)]),
         "age_table": lambda: results.age_table([AGE]),
         "gap_table": lambda: inversion.gap_table([planted(Gap)]),
     }

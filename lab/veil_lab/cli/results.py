@@ -57,26 +57,31 @@ class _Folder(Record):
     records: Path = option("folder of the records (default %(default)s)", default=Path("lab/results/records"), metavar="FOLDER")
     root: Path = option("folder of the repository (default %(default)s)", default=Path(), metavar="FOLDER")
 
-    def chosen(self) -> dict[str, ResultRecord]:
-        """The records of the folder that were asked for, by name. Raises InputError for a name that is none."""
-        records = read_records(self.records)
-        if missing := [name for name in self.record or () if name not in records]:
-            raise InputError(f"{self.records} holds no record {missing[0]!r}; it holds {', '.join(records) or 'none'}")
-        if not records:
-            raise InputError(f"{self.records} holds no records; run this in the repository's folder, or give one")
-        return {name: record for name, record in records.items() if not self.record or name in self.record}
 
-    def age(self, record: ResultRecord) -> ResultAgeJson:
-        """How old a record is."""
-        return {
+def chosen(arguments: _Folder) -> dict[str, ResultRecord]:
+    """The records of the folder that were asked for, by name. Raises InputError for a name that is none."""
+    records = read_records(arguments.records)
+    if missing := [name for name in arguments.record or () if name not in records]:
+        raise InputError(f"{arguments.records} holds no record {missing[0]!r}; it holds {', '.join(records) or 'none'}")
+    if not records:
+        raise InputError(f"{arguments.records} holds no records; run this in the repository's folder, or give one")
+    return {name: record for name, record in records.items() if not arguments.record or name in arguments.record}
+
+
+def ages_of(arguments: _Folder, records: Mapping[str, ResultRecord]) -> dict[str, ResultAgeJson]:
+    """How old records are, by name."""
+    return {
+        name: {
             "name": record.name,
             "command": record.command,
             "date": record.date,
             "commit": record.commit,
             "imported": record.is_imported,
             "processor_seconds": record.processor_seconds,
-            "changed": changed(record.modules, sources(self.root, record.modules)),
+            "changed": changed(record.modules, sources(arguments.root, record.modules)),
         }
+        for name, record in records.items()
+    }
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -133,7 +138,7 @@ def _stalest(ages: Mapping[str, ResultAgeJson]) -> list[str]:
 
 
 def _list(arguments: ListResults) -> int:
-    ages = {name: arguments.age(record) for name, record in arguments.chosen().items()}
+    ages = ages_of(arguments, chosen(arguments))
     listed = [ages[name] for name in _stalest(ages)]
     say_table(arguments, age_table(listed))
     write_json(arguments.json, {"records": listed})
@@ -180,8 +185,8 @@ def _new(arguments: RunResults, command: str) -> int:
 def _renew(arguments: RunResults) -> int:
     if arguments.command is not None:
         return _new(arguments, arguments.command)
-    records = arguments.chosen()
-    ages = {name: arguments.age(record) for name, record in records.items()}
+    records = chosen(arguments)
+    ages = ages_of(arguments, records)
     stale = [name for name in _stalest(ages) if arguments.record or ages[name]["changed"]]
     names = fitting(stale, records, arguments.budget)
     with Bar("running") as bar:
@@ -194,7 +199,7 @@ def _renew(arguments: RunResults) -> int:
 
 
 def _check(arguments: CheckResults) -> int:
-    records = arguments.chosen()
+    records = chosen(arguments)
     by_cost = sorted(records, key=lambda name: (records[name].processor_seconds or float("inf"), name))
     names = fitting(by_cost, records, arguments.budget)
     differing: dict[str, list[str]] = {}

@@ -44,7 +44,7 @@ class Tune(Record):
     `--attack-model`.
     """
 
-    places: tuple[Path, ...] = positional("a folder of photographs for each place, two or more", metavar="FOLDER")
+    places: tuple[Path, ...] = positional("a folder of photographs for each place, two or more")
     output: Path = option("where to write networks and constants (.npz)", required=True, short="-o", metavar="FILE")
     attack_model: Path | None = option(
         "networks of `veil lab train attacks` or `veil lab tune` (default: the bundled ones)", metavar="FILE"

@@ -21,6 +21,7 @@ from veil.files.photographs.pictures import read_picture
 from veil.forms import Subsets
 from veil.places.held_map import Map
 from veil.places.poses.answer import Localization
+from veil.server.jobs.tasks import NOTHING_BESIDE, Beside
 from veil.server.maps.policy import MapPolicy
 from veil.server.service import Service
 from veil.server.settings import ServerSettings
@@ -37,9 +38,9 @@ class Listening(Service):
 
     heard: list[bytes]
 
-    def localize(self, token: Any, map_id: str, message: bytes, gravity: Any = None) -> dict[str, Any]:
+    def localize(self, token: Any, map_id: str, message: bytes, beside: Beside = NOTHING_BESIDE) -> dict[str, Any]:
         self.heard.append(message)
-        return super().localize(token, map_id, message, gravity)
+        return super().localize(token, map_id, message, beside)
 
 
 @pytest.fixture(scope="module")
