@@ -428,6 +428,7 @@ def main() -> None:
             break
     rows = table(outcomes)
     print(*rows[0], sep=" | ")
+    print(*["---"] * len(rows[0]), sep=" | ")
     for facts in rows:
         print(*facts.values(), sep=" | ")
     print(f"processor seconds of all queries: {sum(one.seconds for one in outcomes):.0f}")
