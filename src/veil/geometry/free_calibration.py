@@ -9,7 +9,9 @@ camera's normalized plane, where the calibration that was declared is the identi
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 import numpy as np
 from jaxtyping import Float64, Int64
@@ -19,6 +21,40 @@ from veil.geometry.rigid import Rigid
 
 ITERATIONS, DAMPING, TOL = 30, 1e-3, 1e-5
 POSE = 6  # the pose's parameters come first
+MOST_DAMPING = 1e6
+State = TypeVar("State")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Descent:
+    """First damping, most iterations, and the relative change of the cost at which a descent ends."""
+
+    damping: float
+    iterations: int
+    tolerance: float
+
+
+def descended(
+    start: State, cost_of: Callable[[State], float], stepped: Callable[[State, float], State], limits: Descent
+) -> State:
+    """The state of least cost that Levenberg and Marquardt's steps lead to; the start itself if none lowers the cost.
+
+    `stepped` gives the state after a step from a state with a damping.
+    """
+    state, cost, damping = start, cost_of(start), limits.damping
+    for _ in range(limits.iterations):
+        tried = stepped(state, damping)
+        new = cost_of(tried)
+        if new < cost:
+            done = cost - new <= limits.tolerance * cost
+            state, cost, damping = tried, new, damping / 10
+            if done:
+                break
+        else:
+            damping *= 10
+            if damping > MOST_DAMPING:
+                break
+    return state
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -78,8 +114,8 @@ class Sights:
         scale = max(float(np.median(self.residuals(camera))), 1e-9)
         if not math.isfinite(scale):
             return camera
-        cost, damping = self._cost(camera, scale), DAMPING
-        for _ in range(ITERATIONS):
+
+        def stepped(camera: FreeCamera, damping: float) -> FreeCamera:
             normal, gradient = self._equations(camera, middle, scale)
             offsets = camera.offsets
             held = ((offsets >= reach) & (gradient[POSE:] < 0)) | ((offsets <= least) & (gradient[POSE:] > 0))
@@ -88,18 +124,10 @@ class Sights:
             step = np.zeros(len(gradient))
             damped = reduced + damping * np.diag(np.diag(reduced) + 1e-12)
             step[moving] = -np.linalg.solve(damped, gradient[moving])
-            tried = _moved(camera, step, middle, least, reach)
-            new = self._cost(tried, scale)
-            if new < cost:
-                done = cost - new <= TOL * cost
-                camera, cost, damping = tried, new, damping / 10
-                if done:
-                    break
-            else:
-                damping *= 10
-                if damping > 1e6:
-                    break
-        return camera
+            return _moved(camera, step, middle, least, reach)
+
+        limits = Descent(damping=DAMPING, iterations=ITERATIONS, tolerance=TOL)
+        return descended(camera, lambda camera: self._cost(camera, scale), stepped, limits)
 
     def _cost(self, camera: FreeCamera, scale: float) -> float:
         """Sum of the pseudo-Huber loss of the residuals in units of `scale`."""

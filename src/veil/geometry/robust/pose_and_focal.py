@@ -14,7 +14,7 @@ from jaxtyping import Float64
 from veil.compiled import compiled
 from veil.geometry.bundle.schur import moved_cameras
 from veil.geometry.camera import FocalPrior
-from veil.geometry.free_calibration import Sights
+from veil.geometry.free_calibration import Descent, Sights, descended
 from veil.geometry.rigid import Rigid
 
 # A search with the declared focal length finds what the fit puts right, up to this deviation; with a larger one the focal
@@ -173,22 +173,13 @@ class _Problem:
 
     def optimum(self, state: _Zoomed, noise: float) -> _Zoomed:
         """The state of least cost that Levenberg and Marquardt's steps lead to; the same one if none lowers the cost."""
-        cost, damping = self.cost(state, noise), DAMPING
-        for _ in range(ITERATIONS):
+
+        def stepped(state: _Zoomed, damping: float) -> _Zoomed:
             normal, gradient = self.equations(state, noise, robust=True)
-            step = np.linalg.solve(normal + damping * np.diag(np.diag(normal) + 1e-12), -gradient)
-            tried = self.moved(state, step)
-            new = self.cost(tried, noise)
-            if new < cost:
-                done = cost - new <= TOL * cost
-                state, cost, damping = tried, new, damping / 10
-                if done:
-                    break
-            else:
-                damping *= 10
-                if damping > 1e6:
-                    break
-        return state
+            return self.moved(state, np.linalg.solve(normal + damping * np.diag(np.diag(normal) + 1e-12), -gradient))
+
+        limits = Descent(damping=DAMPING, iterations=ITERATIONS, tolerance=TOL)
+        return descended(state, lambda state: self.cost(state, noise), stepped, limits)
 
     def equations(self, state: _Zoomed, noise: float, *, robust: bool) -> tuple[np.ndarray, np.ndarray]:
         """Normal matrix (7, 7) and gradient of the cost; without `robust` all residuals weigh the same."""
