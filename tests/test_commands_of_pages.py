@@ -63,7 +63,7 @@ def _below(parser: argparse.ArgumentParser, name: str) -> dict[str, argparse.Arg
 
 
 def unknown(words: list[str], known: Mapping[str, argparse.ArgumentParser]) -> list[str]:
-    """What of a command's words names no command, or no option that it has; what follows a command may be shortened."""
+    """Words of a command line that name no command, or no option of it."""
     depth = max((count for count in range(1, 4) if " ".join(words[:count]) in known), default=0)
     if not depth:
         return words[:1]

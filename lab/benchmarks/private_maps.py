@@ -116,7 +116,7 @@ def rows(folder: Path, arguments: argparse.Namespace) -> list[list[str]]:
 
 
 class Subject:
-    """Photographs of a scene with raw features and their raw map; of which every so many-th is a query in no map."""
+    """Photographs of a scene with raw features and their raw map; regularly some are queries, and in no map."""
 
     def __init__(self, folder: Path, arguments: argparse.Namespace, *, every: int) -> None:
         features = kept(arguments, f"{folder.name}-features", lambda: extracted(folder, arguments.max_features))
@@ -132,7 +132,7 @@ class Subject:
         return built, processor_seconds() - start
 
     def sent(self, way: str, source: str) -> Sent:
-        """What the map is made of; the releases as they leave, of draws named `source`."""
+        """The images that a map is made of, released by draws named `source`."""
         if way == "raw":
             return self.mapped
         chosen: Mapping[str, ChosenFeatures] = {}
@@ -252,7 +252,7 @@ def extracted(folder: Path, max_features: int) -> dict[str, Features]:
 
 
 def kept(arguments: argparse.Namespace, name: str, make: Callable[[], Kept]) -> Kept:
-    """What `make` returns, from the folder `--cache` if it holds it; the folder is read and written by this program alone."""
+    """The value of `make`, from the folder `--cache` if it holds it; this program alone reads and writes the folder."""
     if arguments.cache is None:
         return make()
     path = arguments.cache / f"{name}-{arguments.max_features}.pickle"

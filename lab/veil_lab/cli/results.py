@@ -157,7 +157,7 @@ def fitting(names: list[str], records: Mapping[str, ResultRecord], budget_s: flo
 
 
 def _run(arguments: _Folder, name: str, command: str, question: str) -> ResultRecord:
-    """What a command prints today, as a record."""
+    """The record of a new run of a command."""
     data = os.environ.get("VEIL_DATA")
     where = None if data is None else Path(data).resolve()
     return recorded(command, name=name, question=question, root=arguments.root.resolve(), data=where)

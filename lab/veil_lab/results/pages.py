@@ -46,7 +46,7 @@ def rendered(text: str, records: Mapping[str, ResultRecord]) -> str:
 
 
 def _cited(parts: list[str], records: Mapping[str, ResultRecord]) -> str:
-    """What one citation stands for: a table, a setting or a cell."""
+    """The table, setting or cell of one citation."""
     name, *rest = parts
     if name not in records:
         raise InputError(f"there is no record {name!r}")

@@ -27,7 +27,7 @@ class TableJson(TypedDict):
 
 
 class _VaryingJson(TypedDict, total=False):
-    """What a record's file has if two runs may differ."""
+    """The field of a record whose runs may differ."""
 
     varying: list[str]
 
@@ -91,7 +91,7 @@ class ResultTable:
 
 @dataclass(frozen=True, kw_only=True)
 class ResultRecord:
-    """What one command printed, and how it came about.
+    """Tables that one command printed, and how they came about.
 
     - `name`: key of the record, in small letters, digits and underscores.
     - `question`: the question that its tables answer.

@@ -29,7 +29,7 @@ def scene_points(random: np.random.Generator, count: int, *, half_width: float =
 def sights_of(
     points: np.ndarray, log_focal: float, noise: float, random: np.random.Generator, *, as_lines: bool
 ) -> tuple[Sights, np.ndarray]:
-    """What a camera saw with independent normal noise, of points or of random lines through them, and the places themselves."""
+    """Sights of points, or of random lines through them, with independent normal noise, and the points themselves."""
     in_camera = POSE.apply(points)
     xy = math.exp(log_focal) * in_camera[:, :2] / in_camera[:, 2:] + noise * random.normal(size=(len(points), 2))
     return seen_at(points, xy, random, as_lines=as_lines), xy

@@ -310,7 +310,7 @@ def _cameras(camera: Camera, observations: np.ndarray | Lines) -> list[Camera]:
 def seen_with(
     camera: Camera, declared: Camera, observations: Float32[np.ndarray, "features 2"] | Lines
 ) -> Float32[np.ndarray, "features 2"] | Lines:
-    """What a query shows by another focal length than the declared one: lines were drawn with that, keypoints are in pixels."""
+    """Observations of a query under another focal length than the declared one, with which its lines were drawn."""
     return rescaled(observations, declared.focal_px / camera.focal_px) if isinstance(observations, Lines) else observations
 
 

@@ -25,7 +25,7 @@ NOISE_FLOOR_PX = 0.5
 ROUNDS, LEAST_FITTED = 5, PARAMETERS + 1
 # Minimal samples of the inliers that are drawn for other optima, and how many of their poses are fitted.
 SAMPLES, SAMPLED = 16, 2
-# A focal length is contradicted beyond so many deviations; nearer than so many it is not looked at.
+# Numbers of deviations beyond which a focal length is contradicted, and from which on it is looked at.
 FOCAL_SIGMAS, SUSPECT_SIGMAS = 4.0, 2.0
 CONTRADICTED = (
     "the matches show a focal length of {:.0f} px where {:.0f} px are declared, known to {:.2g} %; is the picture cropped, "

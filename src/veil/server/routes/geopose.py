@@ -82,7 +82,7 @@ class GeoPoseQuery:
 
     @property
     def beside(self) -> Beside:
-        """What the request says beside its message that a search uses."""
+        """Facts beside the message of a request that a search uses."""
         gravity = None if self.gravity is None else tuple(self.gravity.tolist())
         return Beside(gravity=gravity, focal_deviation=self.focal_deviation)
 
