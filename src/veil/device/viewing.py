@@ -29,7 +29,7 @@ from veil.one_line import one_line
 from veil.places.held_map import Map
 from veil.places.localization import localize_loaded
 from veil.places.pairs.images import LoadedImage
-from veil.places.poses.answer import Localization, NoPose
+from veil.places.poses.answer import Localization, NoPose, camera_of_json, focal_told
 from veil.progress import Progress, Steps, ignore_progress, silent
 from veil.report.viewer.content import AttackPicture, Known, ShownImage, View, ViewLimits, view_of_scene
 from veil.report.viewer.packing import evenly
@@ -255,11 +255,12 @@ def shown_query(name: str, query: LoadedImage, answer: Localization) -> ShownIma
     facts = [
         f"{answer.inliers} inliers of {answer.correspondences:,} matches",
         f"turn known to {answer.turn_deviation_deg:.2g} degrees",
+        focal_told(answer.camera),
         *([] if spread is None else [f"center known to {math.sqrt(np.trace(spread)):.2g} units of the map"]),
     ]
     return ShownImage(
         name=name,
-        camera=query.camera,
+        camera=query.camera if lines is not None else answer.camera,  # lines lie in the plane of the declared camera
         cam_from_world=answer.cam_from_world,
         keypoints=np.zeros((0, 2), dtype=np.float32) if lines is not None else np.asarray(query.positions, dtype=np.float32),
         point_rows=rows,
@@ -288,7 +289,7 @@ def _told_poses(path: Path, where: Map, refused: dict[str, str]) -> list[ShownIm
 
 
 def _told_pose(row: Mapping[str, Any], camera: Camera) -> ShownImage:
-    """The query of one record, which does not tell its camera: it is drawn with that of an image of the map."""
+    """The query of one record; one of an older version does not tell its camera, and is drawn with `camera`."""
     pose = Rigid(
         rotation=_numbers(row["cam_from_world"]["rotation"], (3, 3)),
         translation=_numbers(row["cam_from_world"]["translation"], (3,)),
@@ -296,7 +297,7 @@ def _told_pose(row: Mapping[str, Any], camera: Camera) -> ShownImage:
     spread = None if row.get("covariance") is None else center_covariance(pose, _numbers(row["covariance"], (6, 6)))
     return ShownImage(
         name=str(row["name"]),
-        camera=camera,
+        camera=camera if row.get("camera") is None else camera_of_json(row["camera"]),
         cam_from_world=pose,
         keypoints=np.zeros((0, 2), dtype=np.float32),
         point_rows=np.zeros(0, dtype=np.int64),
