@@ -18,7 +18,7 @@ from veil.audit.verdict import judge
 from veil.device.viewing import inverted, known_images, view_audit, view_map, view_of
 from veil.errors import FileFormatError, InputError
 from veil.files.features import write_features
-from veil.geometry.camera import guessed
+from veil.geometry.camera import guessed, resized
 from veil.places.held_map import Map
 from veil.places.poses.answer import camera_json
 from veil.progress import ignore_progress
@@ -58,6 +58,20 @@ def test_a_device_recognizes_its_images_by_their_features(kind: str, tmp_path: P
     write_features(tmp_path / "other.h5", [(f"{key}.png", item) for key, item in features_of(other, "elsewhere").items()])
     with pytest.raises(InputError, match=r"belongs to an image.*features\.h5"):
         known_images(images, [tmp_path / "other.h5"], most_px=64)
+
+
+def test_true_positions_of_another_size_are_rescaled(tmp_path: Path) -> None:
+    """Planted features of half the size. Counterexample: those of another shape, which are refused."""
+    scene, place = planted_map("sizes")
+    shown = view_of_scene(scene, "map").images[0]
+    whole = next(iter(features_of(place, "sizes").values()))
+    half = replace(whole, keypoints=whole.keypoints * np.float32(0.5), camera=resized(whole.camera, 320, 240))
+    write_features(tmp_path / "half.h5", [(shown.name, half)])
+    known = known_images([shown], [tmp_path / "half.h5"], most_px=100)[shown.name]
+    np.testing.assert_allclose(known.keypoints, whole.keypoints, atol=1e-3)
+    write_features(tmp_path / "odd.h5", [(shown.name, replace(whole, camera=resized(whole.camera, 700, 480)))])
+    with pytest.raises(InputError, match=r"features of .* are of 700x480 px, in the map it has 640x480 px"):
+        known_images([shown], [tmp_path / "odd.h5"], most_px=100)
 
 
 def test_photographs_go_by_their_names(tmp_path: Path) -> None:

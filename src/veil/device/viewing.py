@@ -21,7 +21,7 @@ from veil.files.audit_pages import AuditPicture, read_audit_page
 from veil.files.features import holds_features, read_features
 from veil.files.photographs.pictures import named_pictures, read_rgb
 from veil.forms import Lines, Points
-from veil.geometry.camera import GUESS, Camera, as_colmap
+from veil.geometry.camera import GUESS, Camera, as_colmap, rescaled
 from veil.geometry.rigid import Rigid, center_covariance
 from veil.inversion.forward import PlainInverter
 from veil.inversion.maps import DIM, Frame, points_map
@@ -328,7 +328,8 @@ def known_images(
 
     A private map calls its images by their messages: the features of each are recognized by their positions or lines. A public
     map, and photographs without features, go by the name of the photograph. Photographs are made smaller, to `most_px` on the
-    longer side. Raises InputError if nothing of what is given belongs to any image.
+    longer side, and positions of features of another size are rescaled. Raises InputError if nothing of what is given belongs
+    to any image, or features of an image's name are of another shape than the image.
     """
     features = {name: item for path in paths if holds_features(path) for name, item in read_features(path)}
     folders = [path for path in paths if not holds_features(path)]
@@ -343,7 +344,7 @@ def known_images(
             continue
         known[image.name] = Known(
             photograph=_smaller(picture, most_px) if picture else None,
-            keypoints=None if item is None else item.keypoints.astype(np.float64),
+            keypoints=None if item is None else _true_positions(image, item),
         )
     progress(len(images), len(images))
     if not known:
@@ -376,6 +377,17 @@ def _keys(name: str) -> tuple[str, str, str]:
 
 def _named(features: Mapping[str, Features], name: str) -> str | None:
     return name if name in features else None
+
+
+def _true_positions(image: ShownImage, item: Features) -> Float64[np.ndarray, "n 2"]:
+    """Positions of features in pixels of an image, which may have another size. Raises InputError for another shape."""
+    own, camera = item.camera, image.camera
+    if rescaled(own, camera.width_px, camera.height_px) is None:
+        raise InputError(
+            f"the features of {image.name} are of {own.width_px}x{own.height_px} px, in the map it has "
+            f"{camera.width_px}x{camera.height_px} px, which has another ratio of the sides; give the features of this image"
+        )
+    return item.keypoints * np.array([camera.width_px / own.width_px, camera.height_px / own.height_px])
 
 
 def _smaller(path: Path, most_px: int) -> np.ndarray:
