@@ -82,7 +82,7 @@ def test_the_answer_tells_the_focal_length_of_its_pose(factor: float, focal: Foc
 def test_a_contradicted_focal_length_is_named(factor: float, focal: FocalPrior, percent: int, as_lines: bool) -> None:
     """Planted truth: the refusal names the true focal length within 3 %, the declared one, and how well that was known."""
     answer = asked(factor, focal, as_lines=as_lines)
-    assert isinstance(answer, NoPose) and answer.remedy == (Remedy("give", "Picture.camera"),)
+    assert isinstance(answer, NoPose) and answer.remedy == (Remedy("give", "Features.camera"),)
     words = answer.reason.split()
     shown = float(words[words.index("of") + 1])
     assert shown == pytest.approx(500, rel=0.03)

@@ -383,7 +383,7 @@ def judge(claim: Claim, rival: Callable[[], Rival | None], limits: Acceptance) -
     known = estimate if estimate.fit is not None else settled(matched, estimate)
     contradiction = contradicted_focal(matched, known)
     if contradiction is not None:
-        return refused(contradiction, Remedy("give", "Picture.camera"))
+        return refused(contradiction, Remedy("give", "Features.camera"))
     if unchecked is not evidence or pictured(matched, known, evidence, claim.views):
         return refused(IMPOSSIBLE)
     other = rival()
