@@ -73,6 +73,7 @@ def test_what_the_lines_say() -> None:
     """Golden values by hand."""
     pose = veil.Localization(
         cam_from_world=veil.Rigid(np.diag([1.0, -1.0, -1.0]), np.array([0.0, 0.0, 5.0])),
+        camera=veil.Camera("SIMPLE_PINHOLE", 640, 480, (500.0, 320.0, 240.0)),
         covariance=np.diag([0.0, 0, 0, 1e-4, 4e-4, 4e-4]),
         turn_deviation_deg=0.1234,
         keypoint_rows=np.arange(40),

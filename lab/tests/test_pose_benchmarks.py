@@ -30,6 +30,7 @@ def benchmark(monkeypatch: pytest.MonkeyPatch) -> Any:
 def answered(pose: Rigid, covariance: np.ndarray | None, turn_deviation_deg: float = 1.0) -> veil.Localization:
     return veil.Localization(
         cam_from_world=pose,
+        camera=guessed(640, 480),
         covariance=covariance,
         turn_deviation_deg=turn_deviation_deg,
         keypoint_rows=np.arange(20),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +20,10 @@ from veil.device.doors import localize
 from veil.device.protection import HideInWords, Protection
 from veil.errors import InputError, ReleaseRefused, Remedy, WireError
 from veil.features import Features
+from veil.geometry.camera import FocalPrior, guessed
 from veil.geometry.rigid import rotation_angle_deg
 from veil.places.held_map import Map
-from veil.places.poses.answer import NoPose
+from veil.places.poses.answer import NoPose, camera_json
 from veil.server.http.problems import answer_to
 from veil.server.maps.policy import MapPolicy, Refused
 from veil.server.service import Service
@@ -129,6 +131,23 @@ def test_a_lying_server_is_seen(recorder: Recorder, door: dict[str, Features], t
     for rotation in (np.zeros((3, 3)), -np.eye(3), np.full((3, 3), np.nan), np.eye(2)):
         with pytest.raises(WireError):
             pose_of({**pose, "cam_from_world": {"rotation": rotation.tolist(), "translation": [0, 0, 0]}})
+
+
+def test_an_answer_brings_the_camera_of_its_pose() -> None:
+    """Oracle: the record that a server writes of the camera. An older server tells none, and a made-up one is refused."""
+    pose = {"rotation": np.eye(3).tolist(), "translation": [1.0, 2.0, 3.0]}
+    evidence = {"inliers": 30, "correspondences": 50, "log10_nfa": -20.0}
+    where = {"cam_from_world": pose, "map": "m", "map_version": 1}
+    old = {"status": "localized", "evidence": evidence, "covariance": None, **where}
+    answer = pose_of(old)
+    assert isinstance(answer, RemotePose) and answer.camera is None
+    camera = replace(guessed(640, 480, focal_px=501.5), focal=FocalPrior(origin="refined", deviation=0.004))
+    told = {**camera_json(camera)}
+    answer = pose_of({**old, "camera": told})
+    assert isinstance(answer, RemotePose) and answer.camera == camera
+    for wrong in (3, {}, {**told, "focal_deviation": 0}, {**told, "params": [501.5]}, {**told, "model": "LENS"}):
+        with pytest.raises(WireError, match="another version"):
+            pose_of({**old, "camera": wrong})
 
 
 @pytest.mark.parametrize(

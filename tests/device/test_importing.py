@@ -212,6 +212,43 @@ def test_features_at_another_size_are_triangulated(tmp_path: Path, factor: float
         assert np.median(nearest) < 0.01 * scene.extent
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("own", [2, None], ids=["two images", "all but two"])
+def test_what_most_images_have_decides_on_points(tmp_path: Path, own: int | None) -> None:
+    """Planted truth: poses. Features of half the size are not the model's, and most images keep their place in the map.
+
+    Broken twin: two images whose features are the model's would make a map of these two.
+    """
+    scene, raw = planted_project(tmp_path)
+    names = sorted(raw)
+    kept = names[: -2 if own is None else own]
+    mixed = dict(raw)
+    for name in set(names) - set(kept):
+        half = resized(raw[name].camera, 320, 240)
+        mixed[name] = replace(raw[name], keypoints=raw[name].keypoints * np.float32(0.5), camera=half)
+    write_features(tmp_path / "mixed.h5", sorted(mixed.items()))
+    made = import_map(tmp_path / "sparse" / "0", features=tmp_path / "mixed.h5")
+    assert isinstance(made, ImportedMap) and made.keeps_points == (own is None)
+    assert sorted(made.map.scene.images) == (kept if own is None else names)
+    assert set(made.left_out.values()) <= {"its features are of 320x240 px, in the model 640x480 px"}
+    for name, image in made.map.scene.images.items():
+        np.testing.assert_allclose(image.cam_from_world.center, scene.images[name].cam_from_world.center, atol=1e-9)
+
+
+def test_a_file_without_sizes_takes_them_from_the_model(tmp_path: Path) -> None:
+    """Second method: the same features with sizes."""
+    planted_project(tmp_path)
+    model, space = tmp_path / "sparse" / "0", veil.Space(descriptor="sift", normalization="L2", dim=128)
+    with h5py.File(tmp_path / "features.h5") as file, h5py.File(tmp_path / "bare.h5", "w") as bare:
+        for name in file:
+            for part in ("keypoints", "descriptors"):
+                bare[f"{name}/{part}"] = file[name][part][()]
+    maps = [import_map(model, features=tmp_path / f"{name}.h5", space=space) for name in ("features", "bare")]
+    first, second = (made.map.scene for made in maps if isinstance(made, ImportedMap))
+    assert set(first.images) == set(second.images)
+    np.testing.assert_array_equal(first.points, second.points)
+
+
 @pytest.fixture(scope="module")
 def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A COLMAP project with COLMAP's defaults (RootSIFT) of nine bundled photographs: `images`, `database.db`, `sparse/0`."""

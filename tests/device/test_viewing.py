@@ -18,7 +18,9 @@ from veil.audit.verdict import judge
 from veil.device.viewing import inverted, known_images, view_audit, view_map, view_of
 from veil.errors import FileFormatError, InputError
 from veil.files.features import write_features
+from veil.geometry.camera import guessed, resized
 from veil.places.held_map import Map
+from veil.places.poses.answer import camera_json
 from veil.progress import ignore_progress
 from veil.report.audit import Shown, ShownPicture, page
 from veil.report.viewer.content import view_of_scene
@@ -58,6 +60,20 @@ def test_a_device_recognizes_its_images_by_their_features(kind: str, tmp_path: P
         known_images(images, [tmp_path / "other.h5"], most_px=64)
 
 
+def test_true_positions_of_another_size_are_rescaled(tmp_path: Path) -> None:
+    """Planted features of half the size. Counterexample: those of another shape, which are refused."""
+    scene, place = planted_map("sizes")
+    shown = view_of_scene(scene, "map").images[0]
+    whole = next(iter(features_of(place, "sizes").values()))
+    half = replace(whole, keypoints=whole.keypoints * np.float32(0.5), camera=resized(whole.camera, 320, 240))
+    write_features(tmp_path / "half.h5", [(shown.name, half)])
+    known = known_images([shown], [tmp_path / "half.h5"], most_px=100)[shown.name]
+    np.testing.assert_allclose(known.keypoints, whole.keypoints, atol=1e-3)
+    write_features(tmp_path / "odd.h5", [(shown.name, replace(whole, camera=resized(whole.camera, 700, 480)))])
+    with pytest.raises(InputError, match=r"features of .* are of 700x480 px, in the map it has 640x480 px"):
+        known_images([shown], [tmp_path / "odd.h5"], most_px=100)
+
+
 def test_photographs_go_by_their_names(tmp_path: Path) -> None:
     """By the whole name, by its last part, and by that without a suffix; a name that two photographs have means neither."""
     scene, _ = planted_map("names")
@@ -75,13 +91,16 @@ def test_photographs_go_by_their_names(tmp_path: Path) -> None:
 
 
 def test_poses_of_a_file_are_shown(tmp_path: Path) -> None:
-    """Oracle: the formula of the center's covariance for a pose at the origin, where it is that of the translation."""
+    """Oracle: the formula of the center's covariance for a pose at the origin, where it is that of the translation.
+
+    A query is drawn with the camera that its record tells, and one of an older version with that of an image of the map.
+    """
     scene, _ = planted_map("poses")
     covariance = np.diag([1e-6, 1e-6, 1e-6, 0.04, 0.09, 0.16])
     pose = {"rotation": np.eye(3).tolist(), "translation": [0.0, 0.0, 0.0]}
     record = {"name": "q", "status": "localized", "cam_from_world": pose, "covariance": covariance.tolist()}
     rows = [
-        {**record, "inliers": 30, "correspondences": 50},
+        {**record, "inliers": 30, "correspondences": 50, "camera": camera_json(guessed(640, 480, focal_px=432.1))},
         {**record, "name": "r", "covariance": None, "inliers": 3, "correspondences": 5},
         {"name": "s", "status": "no pose", "reason": "too few inliers", "seconds": 1.0},
     ]
@@ -90,6 +109,8 @@ def test_poses_of_a_file_are_shown(tmp_path: Path) -> None:
     shown = [image for image in view_of(viewed).images if image.is_query]
     assert [image.name for image in shown] == ["q", "r"] and viewed.refused == {"s": "too few inliers"}
     assert shown[0].center_covariance == pytest.approx(np.diag([0.04, 0.09, 0.16])) and shown[1].center_covariance is None
+    assert shown[0].camera.params == guessed(640, 480, focal_px=432.1).params
+    assert shown[1].camera == next(iter(scene.images.values())).camera
     assert any("No pose for s: too few inliers" in text for text in view_of(viewed).of_server)
 
 

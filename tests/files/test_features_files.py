@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import warnings
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,6 +13,7 @@ import pytest
 
 from veil.errors import FileFormatError, InputError, VeilError, VeilWarning
 from veil.files.features import count_images, features_digest, holds_features, read_features, read_one, write_features
+from veil.geometry.camera import Camera
 from veil.space import Space
 from worlds import features, generator, sift_like
 from worlds.edges import outcome, truncated
@@ -209,6 +211,56 @@ def test_one_image_that_cannot_be_used_is_named_and_the_others_are_read(tmp_path
         list(read_features(tmp_path / "h.h5", space=SUPERPOINT))
     with pytest.raises(InputError, match="does not say what its descriptors are"):
         list(read_features(tmp_path / "h.h5", skipped={}))
+
+
+def sized(path: Path, sizes: list[tuple[int, int]], *, count: int = 60, factor: float = 1.0) -> Path:
+    """A file of images of 640x480 px with these `image_size`, and positions all over the image times a factor."""
+    random = generator("sizes")
+    for index, size in enumerate(sizes):
+        xy = (factor * (np.array([639.0, 479.0]) * random.random((count, 2)))).astype(np.float32)
+        xy[:2] = factor * np.array([[639.0, 1.0], [1.0, 479.0]])
+        hloc(path, f"{index}.jpg", **(superpoint(random, count) | {"keypoints": xy, "image_size": np.array(size)}))
+    return path
+
+
+def test_a_file_whose_sizes_are_of_other_images_is_refused(tmp_path: Path) -> None:
+    """Planted sizes: (height, width), and those of shrunk images. Of a single wrong one the image is left out and named.
+
+    Broken twin: image by image, those whose few positions lie inside of the wrong size would be taken for right.
+    """
+    for name, size in {"turned": (480, 640), "shrunk": (320, 240)}.items():
+        path = sized(tmp_path / f"{name}.h5", [size, size, size])
+        few = superpoint(generator("few"), 2) | {"keypoints": np.full((2, 2), 100.0), "image_size": np.array(size)}
+        hloc(path, "few.jpg", **few)
+        words = rf"in 3 of 4 images positions .* \(0\.jpg: up to \(640, 480\) in {size[0]}x{size[1]} px\); `image_size` must be"
+        with pytest.raises(InputError, match=words):
+            list(read_features(path, space=SUPERPOINT, skipped={}))
+    one = sized(tmp_path / "one.h5", [(640, 480), (480, 640), (640, 480)])
+    skipped: dict[str, VeilError] = {}
+    assert [name for name, _ in read_features(one, space=SUPERPOINT, skipped=skipped)] == ["0.jpg", "2.jpg"]
+    assert list(skipped) == ["1.jpg"]
+
+
+def test_positions_in_pixels_of_smaller_images_are_told(tmp_path: Path) -> None:
+    """Planted positions of images of half the size. Counterexamples: the right size, and images with few features."""
+    half = sized(tmp_path / "half.h5", [(640, 480)] * 3, factor=0.5)
+    with pytest.warns(VeilWarning, match=r"of 3 images lies beyond 50% of the width and 50% of the height; .*`image_size`"):
+        list(read_features(half, space=SUPERPOINT))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        list(read_features(sized(tmp_path / "right.h5", [(640, 480)] * 3), space=SUPERPOINT))
+        list(read_features(sized(tmp_path / "few.h5", [(640, 480)] * 3, factor=0.5, count=20), space=SUPERPOINT))
+
+
+def test_a_given_camera_of_another_size_is_rescaled_to_the_file(tmp_path: Path) -> None:
+    """Oracle by hand: twice the pixels, twice the focal length. One of another shape is refused with both sizes."""
+    path = sized(tmp_path / "h.h5", [(640, 480)])
+    cameras = {"0.jpg": Camera("SIMPLE_PINHOLE", 1280, 960, (1000.0, 640.0, 480.0))}
+    ((_, got),) = read_features(path, space=SUPERPOINT, cameras=cameras)
+    assert got.camera == Camera("SIMPLE_PINHOLE", 640, 480, (500.0, 320.0, 240.0))
+    square = {"0.jpg": Camera("SIMPLE_PINHOLE", 960, 960, (1000.0, 480.0, 480.0))}
+    with pytest.raises(InputError, match=r"0\.jpg.*features are of 640x480 px, and its camera is of 960x960 px, .* ratio"):
+        list(read_features(path, space=SUPERPOINT, cameras=square))
 
 
 @pytest.mark.parametrize("space", [SUPERPOINT, SIFT])

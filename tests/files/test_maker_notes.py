@@ -143,7 +143,7 @@ def test_no_photograph(tmp_path: Path) -> None:
         (0, -45, (-(0.5**0.5), 0.5**0.5, 0)),
     ],
 )
-@pytest.mark.parametrize("maker", ["dji", "parrot"])
+@pytest.mark.parametrize("maker", ["dji", "parrot", "autel", "skydio"])
 @pytest.mark.parametrize("written_as", ["attributes", "elements"])
 def test_angles_of_a_drones_gimbal(tmp_path: Path, pitch: int, roll: int, down: tuple, maker: str, written_as: str) -> None:
     """By hand."""
@@ -151,6 +151,30 @@ def test_angles_of_a_drones_gimbal(tmp_path: Path, pitch: int, roll: int, down: 
     gravity = gravity_from_exif(phone_photograph(tmp_path / "d.jpg", None, 1, xmp=packet))
     assert isinstance(gravity, Gravity)
     np.testing.assert_allclose(gravity.direction, down, atol=1e-9)
+
+
+@pytest.mark.parametrize("written_as", ["attributes", "elements"])
+def test_angles_from_straight_down(tmp_path: Path, written_as: str) -> None:
+    """By hand: Autel's older tags, which count from straight down as Pix4D defines them, mean what newer ones mean.
+
+    Second method for the roll: Pix4D's body, whose camera looks down and whose front is the top of the picture. Where the roll
+    is larger, the two axes that it may be about give different answers, and there is none. Those of others are not read.
+    """
+    for pitch, down in ((0, (0, 0, 1)), (90, (0, 1, 0)), (60, (0, 0.75**0.5, 0.5))):
+        packet = gimbal_packet(pitch, 0, maker="pix4d", written_as=written_as)
+        gravity = gravity_from_exif(phone_photograph(tmp_path / "d.jpg", None, 1, xmp=packet))
+        assert isinstance(gravity, Gravity)
+        np.testing.assert_allclose(gravity.direction, down, atol=1e-9)
+    rolled = gimbal_packet(70, 1, maker="pix4d", written_as=written_as)
+    gravity = gravity_from_exif(phone_photograph(tmp_path / "d.jpg", None, 1, xmp=rolled))
+    assert isinstance(gravity, Gravity)
+    theta, phi = np.radians([70, 1])
+    body = np.array([np.cos(theta) * np.sin(phi), np.sin(theta), np.cos(theta) * np.cos(phi)])
+    assert np.degrees(np.arccos(gravity.direction @ body)) < 1
+    with pytest.raises(FileFormatError, match="roll of 5 degrees, which `Camera:Roll` may count about another axis"):
+        parse_gimbal(gimbal_packet(70, 5, maker="pix4d", written_as=written_as))
+    others = gimbal_packet(70, 0, maker="pix4d", written_as=written_as).replace(b"Autel Robotics", b"Other")
+    assert parse_gimbal(others) is None
 
 
 def test_a_gimbals_heading_does_not_matter(tmp_path: Path) -> None:

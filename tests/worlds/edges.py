@@ -96,13 +96,23 @@ def phone_photograph(
 
 
 def gimbal_packet(pitch: object, roll: object, *, maker: str = "dji", written_as: str = "attributes") -> bytes:
-    """An XMP packet of a drone with its camera's angles, as attributes of one element or as elements of their own."""
-    kind = {"dji": "Gimbal", "parrot": "Camera"}[maker]
-    angles = {f"drone-{maker}:{kind}{name}Degree": value for name, value in (("Pitch", pitch), ("Roll", roll))}
+    """An XMP packet of a drone with its camera's angles, as attributes of one element or as elements of their own.
+
+    Skydio's stand in a structure, beside one of the same names in another frame.
+    """
+    form = {"dji": "drone-dji:Gimbal{}Degree", "parrot": "drone-parrot:Camera{}Degree", "autel": "drone:Gimbal{}Degree"}
+    names = {"skydio": "drone-skydio:{}", "pix4d": "Camera:{}"} | form
+    angles = {names[maker].format(name): value for name, value in (("Roll", roll), ("Pitch", pitch))}
     within = "".join(f' {name}="{value}"' for name, value in angles.items()) + ">"
     if written_as == "elements":
         within = ">" + "".join(f"<{name}>{value}</{name}>" for name, value in angles.items())
-    packet = f"<rdf:Description{within}</rdf:Description>"
+    about = ' rdf:about="Autel Robotics Meta Data"' if maker == "pix4d" else ""
+    packet = f"<rdf:Description{about}{within}</rdf:Description>"
+    if maker == "skydio":
+        told, kind = "drone-skydio:CameraOrientation", ' rdf:parseType="Resource"' if written_as == "elements" else ""
+        other = f'<{told}FLU drone-skydio:Roll="77" drone-skydio:Pitch="-77"/>'
+        own = f"<{told}NED{kind}{within}</{told}NED>" if kind else f"<{told}NED{within[:-1]}/>"
+        packet = f"<rdf:Description>{other}{own}{other}</rdf:Description>"
     return f"<x:xmpmeta xmlns:x='adobe:ns:meta/'><rdf:RDF>{packet}</rdf:RDF></x:xmpmeta>".encode()
 
 

@@ -1,5 +1,6 @@
 /** What a server answers, as records; whatever it sends is checked. */
 
+import { type Camera, type CameraModel, requireCamera } from "./camera.js";
 import { type Remedy, WireError, remediesOf } from "./errors.js";
 
 /** A map of a server; `facts` are all that the server says of it. */
@@ -55,6 +56,8 @@ export type Localization =
       /** From the map's coordinates to the camera (x right, y down, z forward). */
       camFromWorld: Rigid;
       cameraCenter: readonly number[];
+      /** Intrinsics with the focal length that was solved for with the pose; null from a server that does not tell it. */
+      camera: Camera | null;
       /** 6 x 6, rotation (radians) first; null where it is not known. */
       covariance: readonly (readonly number[])[] | null;
       turnDeviationDeg: number | null;
@@ -83,6 +86,7 @@ export function localizationOf(value: unknown): Localization {
       status: "localized",
       camFromWorld,
       cameraCenter: vector(said.camera_center, 3),
+      camera: said.camera === undefined || said.camera === null ? null : cameraOf(said.camera),
       covariance: said.covariance === null ? null : matrix(said.covariance, 6),
       turnDeviationDeg: optional(said.turn_deviation_deg),
       evidence: {
@@ -95,6 +99,21 @@ export function localizationOf(value: unknown): Localization {
       geopose: said.geopose === undefined ? null : geoposeOf(said.geopose),
     };
   });
+}
+
+/** The camera of a pose. Throws for what is none. */
+function cameraOf(value: unknown): Camera {
+  const said = object(value);
+  if (!Array.isArray(said.params)) throw new Error("the camera has no parameters");
+  const camera: Camera = {
+    model: text(said.model) as CameraModel,
+    widthPx: number(said.width_px),
+    heightPx: number(said.height_px),
+    params: said.params.map(number),
+    focalDeviation: number(said.focal_deviation),
+  };
+  requireCamera(camera);
+  return camera;
 }
 
 /** A pose on Earth. Raises WireError for what is none. */

@@ -155,6 +155,12 @@ test("an answer that is no pose is refused", async () => {
   const localized = (value) => served(() => json(value)).client.localize("m", MESSAGE);
   const found = await localized(good);
   assert.deepEqual([found.status, found.camFromWorld, found.evidence.log10Nfa], ["localized", pose, -20]);
+  assert.equal(found.camera, null); // an older server
+  const camera = { model: "SIMPLE_RADIAL", width_px: 640, height_px: 480, params: [501.5, 320, 240, 0], focal_deviation: 0.004 };
+  const params = [501.5, 320, 240, 0];
+  assert.deepEqual((await localized({ ...good, camera })).camera, {
+    model: "SIMPLE_RADIAL", widthPx: 640, heightPx: 480, params, focalDeviation: 0.004,
+  });
   const none = await localized({ status: "no pose", reason: "chance", map: "m" });
   assert.deepEqual(none, { status: "no pose", reason: "chance", remedies: [], map: "m" });
   const remedy = [{ action: "give", object: "gravity" }, { action: 3, object: "x" }, "no remedy"];
@@ -167,6 +173,10 @@ test("an answer that is no pose is refused", async () => {
     { cam_from_world: { ...pose, translation: [1, 2] } },
     { covariance: [[1]] },
     { evidence: {} },
+    { camera: 3 },
+    { camera: { ...camera, model: "LENS" } },
+    { camera: { ...camera, params: [-501.5, 320, 240, 0] } },
+    { camera: { ...camera, focal_deviation: 0 } },
     { geopose: { position: { lat: 100, lon: 0, h: 0 }, quaternion: { x: 0, y: 0, z: 0, w: 1 } } },
     { geopose: { position: { lat: 10, lon: 0, h: 0 }, quaternion: { x: 0, y: 0, z: 0, w: 2 } } },
   ]) {

@@ -24,6 +24,7 @@ PHRASES: Mapping[tuple[Action, str], str] = {
     ("give", "Attacker.place"): "give them with --place-photographs",
     ("give", "Attacker.where"): "give one with --map",
     ("give", "AuditOptions.pictured"): "run `veil audit` with --pictures, and with photographs in --images",
+    ("give", "Features.camera"): "extract the photograph with its camera (`veil extract --camera`)",
     ("give", "HideInLines.gravity"): "release with --gravity",
     ("give", "HideInLines"): "map random lines (`veil privatize --lines --gravity`), or positions",
     ("give", "HideInSubspaces.selection"): "release with --for-map, which sends what a map of the photographs uses",

@@ -10,9 +10,10 @@ import numpy as np
 from jaxtyping import Float64
 
 from veil.errors import WireError, remedies_of
+from veil.geometry.camera import Camera
 from veil.geometry.rigid import Rigid
 from veil.one_line import line, one_line
-from veil.places.poses.answer import InMap, NoPose
+from veil.places.poses.answer import InMap, NoPose, camera_of_json
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,6 +80,8 @@ class RemotePose(InMap):
     """The pose of a query on a server's map; `center`, `rotation`, `heading` and `center_deviation` say where the camera is.
 
     - `cam_from_world`: from the map's coordinates to the camera (x right, y down, z forward).
+    - `camera`: intrinsics with the focal length in pixels that was solved for together with the pose, and its relative standard
+      deviation (`camera.focal`); None from a server that does not tell it.
     - `covariance`, float64 (6, 6): of the pose, rotation first; None where it is not known.
     - `inliers`, `correspondences`: features that agree with it, of those that were matched.
     - `log10_nfa`: log10 of the number of such poses that chance would give.
@@ -86,6 +89,7 @@ class RemotePose(InMap):
     """
 
     cam_from_world: Rigid
+    camera: Camera | None
     covariance: Float64[np.ndarray, "6 6"] | None
     inliers: int
     correspondences: int
@@ -120,6 +124,7 @@ def pose_of(value: Any) -> RemotePose | NoPose:
             raise ValueError("the covariance is not of a pose")
         return RemotePose(
             cam_from_world=Rigid(rotation=rotation, translation=translation),
+            camera=None if value.get("camera") is None else camera_of_json(value["camera"]),
             covariance=covariance,
             inliers=int(evidence["inliers"]),
             correspondences=int(evidence["correspondences"]),

@@ -43,7 +43,8 @@ SAME_PX = 1.0
 # A feature that was extracted again is the model's if it lies within this distance, in pixels, with this ratio of scales and
 # this difference of orientations.
 AGAIN_PX, AGAIN_RATIO, AGAIN_RADIANS = 0.5, 1.1, 0.1
-# Features are extracted anew where fewer than this share of a model's observations is extracted again.
+# Features are extracted anew where fewer than this share of a model's observations is extracted again, and triangulated where
+# fewer than this share of the images with features keeps the model's points.
 MOST_LOST = 0.5
 # The median distance of 2D points from the projections of their points, in pixels, above which a model contradicts itself.
 MOST_ERROR_PX = 8.0
@@ -160,7 +161,7 @@ class _Stored:
         """The features of a COLMAP database or an .h5. Why an image has none is added to `left_out`."""
         faults: dict[str, VeilError] = {}
         if holds_features(path):
-            stored_features = read_features(path, space=space, measured=True, skipped=faults)
+            stored_features = read_features(path, space=space, cameras=posed.cameras, measured=True, skipped=faults)
             read = {name: item.in_l2() for name, item in stored_features if name in posed.images}
             left_out |= {name: str(error) for name, error in faults.items() if name in posed.images}
             sizes = {name: len(item) for name, item in read.items()}
@@ -215,7 +216,7 @@ def _of_features(
 
 
 def _adopted(posed: PosedModel, stored: _Stored, left_out: dict[str, str]) -> Scene | None:
-    """The scene of the model's points with the stored descriptors; None where fewer than two images have their own.
+    """The scene of the model's points with the stored descriptors; None where too few of the images have their own.
 
     Why images are left out is added to `left_out`. Raises FileFormatError for a model that contradicts itself.
     """
@@ -237,7 +238,7 @@ def _adopted(posed: PosedModel, stored: _Stored, left_out: dict[str, str]) -> Sc
             point_rows=image.point_rows[rows[seen]],
             form=publish(features.take(seen)),
         )
-    if len(images) < 2 or not len(posed.points):
+    if len(images) < max(2.0, (1 - MOST_LOST) * len(stored.described)) or not len(posed.points):
         return None
     scene = firm(Scene(images=images, points=posed.points, mean_reprojection_error_px=0.0), LEAST_POINTS)
     if scene is None:

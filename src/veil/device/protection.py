@@ -31,6 +31,7 @@ from veil.wire.message import Message, Upload
 SUBSET_SIZE, DELTA = 2, 1e-6
 # Number of positions that leave without descriptors.
 POSITIONS_SENT = 1000
+GUESSED_ALONE = "warning: the focal length is a guess, and positions alone are localized with a known one only"
 # Probability of being the true word above which a sent word is no longer hidden among others
 # (words.md#what-epsilon-means-for-one-feature).
 MAX_POSTERIOR = 0.25
@@ -216,6 +217,8 @@ class HideInWords:
             features_sent=self.features_sent,
             allow_private_dictionary=self.allow_private_dictionary,
         )
+        # The server goes by what the message says of the focal length.
+        is_localizable = self.mechanism.epsilon > 0 or features.camera.as_sent.focal_is_known
         return Made(
             upload=release.upload,
             dtype="float32",
@@ -225,6 +228,8 @@ class HideInWords:
             median_error=release.median_error,
             missing=release.missing,
             image_features=len(features),
+            notes=() if is_localizable else (GUESSED_ALONE,),
+            remedy=() if is_localizable else (Remedy("give", "Features.camera"),),
         )
 
     def notes(self) -> list[str]:

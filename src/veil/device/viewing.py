@@ -21,7 +21,7 @@ from veil.files.audit_pages import AuditPicture, read_audit_page
 from veil.files.features import holds_features, read_features
 from veil.files.photographs.pictures import named_pictures, read_rgb
 from veil.forms import Lines, Points
-from veil.geometry.camera import GUESS, Camera, as_colmap
+from veil.geometry.camera import GUESS, Camera, as_colmap, rescaled
 from veil.geometry.rigid import Rigid, center_covariance
 from veil.inversion.forward import PlainInverter
 from veil.inversion.maps import DIM, Frame, points_map
@@ -29,7 +29,7 @@ from veil.one_line import one_line
 from veil.places.held_map import Map
 from veil.places.localization import localize_loaded
 from veil.places.pairs.images import LoadedImage
-from veil.places.poses.answer import Localization, NoPose
+from veil.places.poses.answer import Localization, NoPose, camera_of_json, focal_told
 from veil.progress import Progress, Steps, ignore_progress, silent
 from veil.report.viewer.content import AttackPicture, Known, ShownImage, View, ViewLimits, view_of_scene
 from veil.report.viewer.packing import evenly
@@ -255,11 +255,12 @@ def shown_query(name: str, query: LoadedImage, answer: Localization) -> ShownIma
     facts = [
         f"{answer.inliers} inliers of {answer.correspondences:,} matches",
         f"turn known to {answer.turn_deviation_deg:.2g} degrees",
+        focal_told(answer.camera),
         *([] if spread is None else [f"center known to {math.sqrt(np.trace(spread)):.2g} units of the map"]),
     ]
     return ShownImage(
         name=name,
-        camera=query.camera,
+        camera=query.camera if lines is not None else answer.camera,  # lines lie in the plane of the declared camera
         cam_from_world=answer.cam_from_world,
         keypoints=np.zeros((0, 2), dtype=np.float32) if lines is not None else np.asarray(query.positions, dtype=np.float32),
         point_rows=rows,
@@ -288,7 +289,7 @@ def _told_poses(path: Path, where: Map, refused: dict[str, str]) -> list[ShownIm
 
 
 def _told_pose(row: Mapping[str, Any], camera: Camera) -> ShownImage:
-    """The query of one record, which does not tell its camera: it is drawn with that of an image of the map."""
+    """The query of one record; one of an older version does not tell its camera, and is drawn with `camera`."""
     pose = Rigid(
         rotation=_numbers(row["cam_from_world"]["rotation"], (3, 3)),
         translation=_numbers(row["cam_from_world"]["translation"], (3,)),
@@ -296,7 +297,7 @@ def _told_pose(row: Mapping[str, Any], camera: Camera) -> ShownImage:
     spread = None if row.get("covariance") is None else center_covariance(pose, _numbers(row["covariance"], (6, 6)))
     return ShownImage(
         name=str(row["name"]),
-        camera=camera,
+        camera=camera if row.get("camera") is None else camera_of_json(row["camera"]),
         cam_from_world=pose,
         keypoints=np.zeros((0, 2), dtype=np.float32),
         point_rows=np.zeros(0, dtype=np.int64),
@@ -327,7 +328,8 @@ def known_images(
 
     A private map calls its images by their messages: the features of each are recognized by their positions or lines. A public
     map, and photographs without features, go by the name of the photograph. Photographs are made smaller, to `most_px` on the
-    longer side. Raises InputError if nothing of what is given belongs to any image.
+    longer side, and positions of features of another size are rescaled. Raises InputError if nothing of what is given belongs
+    to any image, or features of an image's name are of another shape than the image.
     """
     features = {name: item for path in paths if holds_features(path) for name, item in read_features(path)}
     folders = [path for path in paths if not holds_features(path)]
@@ -342,7 +344,7 @@ def known_images(
             continue
         known[image.name] = Known(
             photograph=_smaller(picture, most_px) if picture else None,
-            keypoints=None if item is None else item.keypoints.astype(np.float64),
+            keypoints=None if item is None else _true_positions(image, item),
         )
     progress(len(images), len(images))
     if not known:
@@ -375,6 +377,17 @@ def _keys(name: str) -> tuple[str, str, str]:
 
 def _named(features: Mapping[str, Features], name: str) -> str | None:
     return name if name in features else None
+
+
+def _true_positions(image: ShownImage, item: Features) -> Float64[np.ndarray, "n 2"]:
+    """Positions of features in pixels of an image, which may have another size. Raises InputError for another shape."""
+    own, camera = item.camera, image.camera
+    if rescaled(own, camera.width_px, camera.height_px) is None:
+        raise InputError(
+            f"the features of {image.name} are of {own.width_px}x{own.height_px} px, in the map it has "
+            f"{camera.width_px}x{camera.height_px} px, which has another ratio of the sides; give the features of this image"
+        )
+    return item.keypoints * np.array([camera.width_px / own.width_px, camera.height_px / own.height_px])
 
 
 def _smaller(path: Path, most_px: int) -> np.ndarray:

@@ -17,7 +17,18 @@ from veil.extraction.sift import likely_normalization
 from veil.features import Features, in_eight_bits, of_root
 from veil.files.atomic import replacing
 from veil.files.containers import ESCAPED, group_in, name_of, new_group, own_dataset
-from veil.geometry.camera import GUESS, UNDISCLOSED, Camera, FocalOrigin, FocalPrior, checked_camera, guessed, require_inside
+from veil.geometry.camera import (
+    GUESS,
+    MARGIN_PX,
+    UNDISCLOSED,
+    Camera,
+    FocalOrigin,
+    FocalPrior,
+    checked_camera,
+    guessed,
+    require_inside,
+    rescaled,
+)
 from veil.space import NORMALIZATIONS, U8_STEP, Space
 
 HDF5_SUFFIXES = (".h5", ".hdf5")
@@ -28,6 +39,8 @@ DAMAGE = (OSError, LookupError, TypeError, ValueError, RuntimeError, MemoryError
 _ATTRIBUTES = ("veil_descriptor", "veil_normalization", "veil_camera_model")
 _OF_KEYPOINTS = ("scales", "orientations", "scores")  # of `Features` and of a group, where they are known
 _MEMBERS = ("keypoints", "image_size", "descriptors", "descriptors_u8", *_OF_KEYPOINTS)  # of a group
+# Positions may be in pixels of smaller images if none of so many keypoints of any image lies beyond this share of both sides.
+_SPREAD_OVER, _MANY = 0.75, 50
 
 
 def holds_features(path: Path) -> bool:
@@ -87,14 +100,17 @@ def read_features(
     - `path`: a file that `write_features` or hloc wrote.
     - `space`: what the descriptors are, where the file does not say it (files of other tools).
     - `cameras`: intrinsics by image name, where the file does not hold them; otherwise they are guessed from the image size.
+      A camera of another size is rescaled to the file's; the sides must have the same ratio.
     - `measured`: SIFT of other tools is normalized as its numbers show, where they do, and not as `space` says.
     - `skipped`: takes the error of each image that cannot be used, by name; without it, such an error is raised.
 
     RootSIFT (L1_ROOT) of other tools becomes SIFT in L2, squared, normalized and rounded to 8 bits; a `VeilWarning` says so.
-    Features of other tools whose descriptor is all zero are left out, and another `VeilWarning` gives their number.
+    Features of other tools whose descriptor is all zero are left out, and another `VeilWarning` gives their number. A third one
+    says that positions seem to be in pixels of smaller images.
 
     Errors are raised while iterating: FileFormatError for a missing or damaged file or another layout, InputError for features
-    that do not fit together, lie outside their image, or are of an unknown kind.
+    that do not fit together, lie outside their image, or are of an unknown kind, and for a file of another tool in which those
+    of most images lie outside.
     """
     path = Path(path)
     import h5py
@@ -112,6 +128,7 @@ def read_features(
             raise FileFormatError(f"{path} is damaged ({error}); get or extract it again") from None
         if not names:
             raise FileFormatError(f"{path} holds no group with `keypoints` and `descriptors`; is it hloc's layout?")
+        _require_sizes(path, file, names)
         if measured and space is not None and space.descriptor == "sift":
             space = _measured(file, names, space)
         zeros: dict[str, int] = {}
@@ -154,6 +171,40 @@ def tell_converted(path: Path, space: Space, features: Features) -> None:
     """Warn (`VeilWarning`) that descriptors of a file, in `space`, were RootSIFT, where these features are in L2."""
     if space.normalization == "L1_ROOT" and features.space == replace(space, normalization="L2"):
         warnings.warn(f"{path} holds RootSIFT (L1_ROOT); it was converted to L2", VeilWarning, stacklevel=3)
+
+
+def _require_sizes(path: Path, file: Any, names: list[str]) -> None:
+    """Refuse a file of another tool whose positions are in pixels of other images than `image_size`.
+
+    One image's fault is told with that image; here most have the same. A `VeilWarning` says that positions may be in pixels of
+    smaller images, where none lies at the right and the bottom of any image.
+    """
+    sizes, reaches = [], []
+    for name in names:
+        with suppress(*DAMAGE):
+            group = group_in(file, name, _MEMBERS)
+            if all(key in group.attrs for key in _ATTRIBUTES) or "image_size" not in group:
+                continue
+            xy = np.asarray(own_dataset(group, "keypoints"), dtype=np.float64)[:, :2]
+            size = np.asarray(own_dataset(group, "image_size"), dtype=np.float64).reshape(2)
+            if len(xy) and np.isfinite(xy).all() and (size > 0).all():
+                sizes.append((name, len(xy), size))
+                reaches.append(xy.max(axis=0) + _HLOC_ORIGIN)
+    beyond = [row for row, (_, _, size) in enumerate(sizes) if (reaches[row] > size + MARGIN_PX).any()]
+    if len(beyond) > 1 and 2 * len(beyond) > len(sizes):
+        (name, _, (width, height)), (x, y) = sizes[beyond[0]], reaches[beyond[0]]
+        raise InputError(
+            f"{path}: in {len(beyond)} of {len(sizes)} images positions lie outside of `image_size` ({name}: up to "
+            f"({x:.0f}, {y:.0f}) in {width:.0f}x{height:.0f} px); `image_size` must be (width, height) of the image in whose "
+            "pixels the positions are"
+        )
+    shares = [reach / size for reach, (_, count, size) in zip(reaches, sizes, strict=True) if count >= _MANY]
+    if len(shares) > 1 and (largest := np.max(shares, axis=0)).max() < _SPREAD_OVER:
+        text = (
+            f"{path}: no position in any of {len(shares)} images lies beyond {largest[0]:.0%} of the width and "
+            f"{largest[1]:.0%} of the height; if they are in pixels of smaller images, write the `image_size` of these"
+        )
+        warnings.warn(text, VeilWarning, stacklevel=3)
 
 
 def _measured(file: Any, names: list[str], space: Space) -> Space:
@@ -238,7 +289,7 @@ def _read_group(name: str, group: Any, space: Space | None, cameras: dict[str, C
     descriptors = kept
     if not own and space.descriptor == "sift" and space.normalization == "L1_ROOT":
         space, descriptors = replace(space, normalization="L2"), in_eight_bits(of_root(stored))
-    camera = checked_camera(_camera_from_attributes(group) if own else cameras.get(name) or _camera_from_size(group))
+    camera = checked_camera(_camera_from_attributes(group) if own else _given_camera(group, cameras.get(name)))
     return inside(
         Features(
             keypoints=keypoints,
@@ -297,6 +348,20 @@ def _focal_from_attributes(group: Any) -> FocalPrior:
             f"a focal length comes from {', '.join(get_args(FocalOrigin))}, not {origin}; a newer veil may read it"
         )
     return FocalPrior(origin=origin, deviation=float(group.attrs["veil_focal_deviation"]))
+
+
+def _given_camera(group: Any, given: Camera | None) -> Camera:
+    """The camera that was given for an image of another tool, at the size of the file, or one that is guessed from it."""
+    if given is None or "image_size" not in group:
+        return given or _camera_from_size(group)
+    size = _camera_from_size(group)
+    camera = rescaled(given, size.width_px, size.height_px)
+    if camera is None:
+        raise InputError(
+            f"its features are of {size.width_px}x{size.height_px} px, and its camera is of "
+            f"{given.width_px}x{given.height_px} px, which has another ratio of the sides; give the camera of this image"
+        )
+    return camera
 
 
 def _camera_from_size(group: Any) -> Camera:

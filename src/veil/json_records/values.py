@@ -41,6 +41,16 @@ PoseCovariance = Annotated[list[_SixNumbers], Limits(fewest_items=6, most_items=
 Reasons = Mapping[str, str]
 
 
+class SolvedCameraJson(TypedDict):
+    """The intrinsics that a pose was solved with, and the relative standard deviation of their focal length."""
+
+    model: str
+    width_px: int
+    height_px: int
+    params: list[float]
+    focal_deviation: float
+
+
 class PoseJson(TypedDict):
     """A camera from the world."""
 

@@ -58,11 +58,31 @@ def test_a_focal_length_within_its_deviation_leaves_the_pose_right(factor: float
 
 
 @pytest.mark.parametrize("as_lines", [False, True], ids=["points", "lines"])
+@pytest.mark.parametrize(("factor", "focal"), [(0.86, UNDISCLOSED), (1.18, UNDISCLOSED), (0.6, GUESS), (1.6, GUESS)])
+def test_the_answer_tells_the_focal_length_of_its_pose(factor: float, focal: FocalPrior, as_lines: bool) -> None:
+    """Planted truth: 500 px within four deviations of the answer's, from which the declared one is farther away.
+
+    Second method: points of the map project by the answer's camera and pose to where the query saw them.
+    """
+    answer = asked(factor, focal, as_lines=as_lines)
+    assert isinstance(answer, Localization)
+    found = answer.camera
+    assert abs(math.log(found.focal_px / 500)) < 4 * found.focal.deviation < abs(math.log(factor))
+    assert found == replace(zoomed(declared(factor, focal), found.focal_px / (500 * factor)), focal=found.focal)
+    points, seen = WORLD.points[answer.point_rows], WORLD.keypoints["02"][answer.keypoint_rows]
+
+    def gap(lens: Camera) -> float:
+        return float(np.median(np.linalg.norm(project(answer.cam_from_world, points, lens) - seen, axis=1)))
+
+    assert gap(found) < 2 < gap(declared(factor, focal))
+
+
+@pytest.mark.parametrize("as_lines", [False, True], ids=["points", "lines"])
 @pytest.mark.parametrize(("factor", "focal", "percent"), [(0.9, GIVEN, 1), (1.15, GIVEN, 1), (1.3, UNDISCLOSED, 5)])
 def test_a_contradicted_focal_length_is_named(factor: float, focal: FocalPrior, percent: int, as_lines: bool) -> None:
     """Planted truth: the refusal names the true focal length within 3 %, the declared one, and how well that was known."""
     answer = asked(factor, focal, as_lines=as_lines)
-    assert isinstance(answer, NoPose) and answer.remedy == (Remedy("give", "Picture.camera"),)
+    assert isinstance(answer, NoPose) and answer.remedy == (Remedy("give", "Features.camera"),)
     words = answer.reason.split()
     shown = float(words[words.index("of") + 1])
     assert shown == pytest.approx(500, rel=0.03)

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 from scipy.spatial.transform import Rotation
 
-from veil.errors import InputError, RangeError
-from veil.geometry.camera import GUESS
+import veil
+from veil.cli.remedies import advised
+from veil.errors import InputError, RangeError, Remedy
+from veil.geometry.camera import FROM_EXIF, GUESS, FocalPrior
 from veil.geometry.rigid import rotation_angle_deg
+from veil.geometry.robust.pose_and_focal import is_searched
 from veil.places.poses.answer import Localization, NoPose
 from veil.places.poses.options import PositionOptions, UprightOptions
 from veil.places.poses.upright import NO_CANDIDATES, PositionProblem, localize_positions
 from veil.places.poses.upright_problem import MOST_GUESSES
-from worlds import generator, world
+from worlds import features, generator, world
 from worlds.word_worlds import scene_of, with_down
 
 PLACE = world("positions alone", points=500)
@@ -119,8 +123,9 @@ def test_what_is_missing_is_said() -> None:
     with pytest.raises(InputError, match="that of the map is unknown"):
         localize_positions(PLACE.camera, KEYPOINTS, bare, **known)
     guessed = replace(PLACE.camera, focal=GUESS)
-    with pytest.raises(InputError, match="focal length"):
+    with pytest.raises(InputError, match="a known focal length only, and this one is a guess") as refused:
         localize_positions(guessed, KEYPOINTS, SCENE, **known)
+    assert advised(refused.value).endswith("; extract the photograph with its camera (`veil extract --camera`)")
     for near, said in (((), "localize\\(near"), (("01", "nowhere"), "nowhere")):
         with pytest.raises(InputError, match=said):
             localize_positions(PLACE.camera, KEYPOINTS, SCENE, **{**known, "near": near})
@@ -128,3 +133,18 @@ def test_what_is_missing_is_said() -> None:
         localize_positions(PLACE.camera, KEYPOINTS[:0], SCENE, **known)
     with pytest.raises(RangeError, match="reach"):
         PositionOptions(upright=UprightOptions(reach=0.0))
+
+
+@pytest.mark.parametrize(
+    ("focal", "is_told"), [(GUESS, True), (FocalPrior(origin="given", deviation=0.12), True), (FROM_EXIF, False)]
+)
+def test_a_guessed_focal_length_is_told_when_positions_are_released(tmp_path: Path, focal: FocalPrior, is_told: bool) -> None:
+    """Oracle: the server's own limit, of what the message says. Counterexamples: a known focal length, and words."""
+    image = features(generator("alone"), 60)
+    image = replace(image, camera=replace(image.camera, focal=focal))
+    made = veil.Device(tmp_path).release(image, veil.Protection(descriptors=veil.HideInWords.positions_alone(50)))
+    assert any("positions alone are localized with a known one only" in note for note in made.notes) == is_told
+    assert made.remedy == ((Remedy("give", "Features.camera"),) if is_told else ())
+    assert is_searched(veil.decode(made.message).camera.focal) == is_told
+    words = veil.Device(tmp_path / "w").release(image, veil.Protection(descriptors=veil.HideInWords(epsilon=8.0)))
+    assert not any("positions alone" in note for note in words.notes) and not words.remedy

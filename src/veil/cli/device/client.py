@@ -44,6 +44,7 @@ from veil.files.photographs.gravity import read_gravity
 from veil.files.photographs.pictures import named_pictures, read_picture
 from veil.files.weights import load_network
 from veil.geometry.rigid import Rigid
+from veil.places.poses.answer import camera_json
 from veil.wire.names import MAP_ID
 from veil.wire.receipts import receipt_of
 
@@ -186,13 +187,14 @@ def _localize(arguments: LocalizeThere) -> int:
                         "status": "localized",
                         "cam_from_world": {"rotation": pose.rotation.tolist(), "translation": pose.translation.tolist()},
                         "camera_center": pose.center.tolist(),
+                        **({} if answer.camera is None else {"camera": camera_json(answer.camera)}),
                         "covariance": None if answer.covariance is None else answer.covariance.tolist(),
                         "inliers": answer.inliers,
                         "map_version": answer.map_version,
                     }
                 )
                 poses[name] = pose
-                say(arguments, located_line(name, pose, answer.inliers, answer.correspondences))
+                say(arguments, located_line(name, pose, answer.camera, answer.inliers, answer.correspondences))
             else:
                 rows.append({"name": name, "status": "no pose", "reason": advised(answer.reason, answer.remedy)})
                 say(arguments, f"{name}: no pose: {advised(answer.reason, answer.remedy)}")

@@ -10,10 +10,11 @@ from typing import Literal, TypedDict
 from veil.cli.common import Arguments, NamedJson, photograph_of, report, tell
 from veil.cli.remedies import advised
 from veil.files.maps.query_poses import write_poses
+from veil.geometry.camera import Camera
 from veil.geometry.georeference import quaternion_of
 from veil.geometry.rigid import Rigid
-from veil.json_records.values import Digest, PoseCovariance, PoseJson, Reasons, Vector
-from veil.places.poses.answer import Localization, NoPose
+from veil.json_records.values import Digest, PoseCovariance, PoseJson, Reasons, SolvedCameraJson, Vector
+from veil.places.poses.answer import Localization, NoPose, camera_json, focal_told
 
 
 class LocalizedQueryJson(TypedDict):
@@ -23,6 +24,7 @@ class LocalizedQueryJson(TypedDict):
     status: Literal["localized"]
     cam_from_world: PoseJson
     camera_center: Vector
+    camera: SolvedCameraJson
     covariance: PoseCovariance | None
     turn_deviation_deg: float | None
     inliers: int
@@ -76,6 +78,7 @@ def pose_row(name: str, answer: Localization | NoPose, seconds: float) -> QueryJ
             "translation": answer.cam_from_world.translation.tolist(),
         },
         "camera_center": answer.cam_from_world.center.tolist(),
+        "camera": camera_json(answer.camera),
         "covariance": None if answer.covariance is None else answer.covariance.tolist(),
         "turn_deviation_deg": answer.turn_deviation_deg,
         "inliers": answer.inliers,
@@ -89,18 +92,18 @@ def pose_line(name: str, answer: Localization | NoPose) -> str:
     """The answer to one query as a line for people."""
     if isinstance(answer, NoPose):
         return f"{name}: no pose: {advised(answer.reason, answer.remedy)}"
-    line = located_line(name, answer.cam_from_world, answer.inliers, answer.correspondences)
+    line = located_line(name, answer.cam_from_world, answer.camera, answer.inliers, answer.correspondences)
     return f"{line}, turn known to {answer.turn_deviation_deg:.2f} deg"
 
 
-def located_line(name: str, cam_from_world: Rigid, inliers: int, correspondences: int) -> str:
-    """A pose as a line for people: the center, and the rotation as the quaternion that COLMAP writes."""
+def located_line(name: str, cam_from_world: Rigid, camera: Camera | None, inliers: int, correspondences: int) -> str:
+    """A pose as a line for people: the center, the rotation as the quaternion that COLMAP writes, and the focal length."""
     center = " ".join(f"{value:.4f}" for value in cam_from_world.center)
     x, y, z, w = quaternion_of(cam_from_world.rotation)
     rotation = " ".join(f"{value:.4f}" for value in (w, x, y, z))
     return (
         f"{name}: camera center {center}, rotation {rotation} (qw qx qy qz, world to camera), "
-        f"{inliers} inliers of {correspondences} matches"
+        f"{inliers} inliers of {correspondences} matches{'' if camera is None else f', {focal_told(camera)}'}"
     )
 
 

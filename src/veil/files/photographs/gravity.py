@@ -9,8 +9,9 @@
   records with `filename` and `MAPAccelerometerVector`. The file does not tell which way its axes point:
   `veil.geometry.device_axes` finds it.
 - A maker note is Apple's, in the EXIF block of a photograph.
-- The angles of a drone's gimbal are in its XMP packet: `GimbalPitchDegree` and `GimbalRollDegree` of DJI, `CameraPitchDegree`
-  and `CameraRollDegree` of Parrot. Both are 0 for a level camera, and -90 degrees of pitch look straight down.
+- The angles of a drone's gimbal are in its XMP packet: `GimbalPitchDegree` and `GimbalRollDegree` of DJI and Autel,
+  `CameraPitchDegree` and `CameraRollDegree` of Parrot, `Pitch` and `Roll` of Skydio's `CameraOrientationNED`. Both are 0 for a
+  level camera, and -90 degrees of pitch look straight down. Autel's older `Camera:Pitch` counts from straight down.
 """
 
 from __future__ import annotations
@@ -232,10 +233,17 @@ _ENTRY_BYTES, _RATIONALS_BYTES = 12, 24
 MAX_ANGLE_DEG = 180.0
 
 
-# The angle's name in a packet of DJI's or Parrot's, as an attribute or an element, and its value.
-_ANGLE = re.compile(
-    rb"(?<=[<\s])drone-(?:dji:Gimbal|parrot:Camera)(Pitch|Roll)Degree\s{0,9}(?:=\s{0,9}[\"']|>)\s{0,9}([^\"'<>]{0,40}?)\s{0,9}[\"'<]"
-)
+# The angles' names in a packet, as attributes or elements, and their values: those of DJI, Autel and Parrot; those of Skydio
+# within its element of the camera's orientation, beside which others have the same names; and Pix4D's in a packet of Autel.
+_VALUE = rb"\s{0,9}(?:=\s{0,9}[\"']|>)\s{0,9}([^\"'<>]{0,40}?)\s{0,9}[\"'<]"
+_ANGLE = re.compile(rb"(?<=[<\s])drone(?:-dji:Gimbal|:Gimbal|-parrot:Camera)(Pitch|Roll)Degree" + _VALUE)
+_NED = re.compile(rb"(?s)<drone-skydio:CameraOrientationNED(?=[\s>])(.{0,999}?)(?:/>|</drone-skydio:CameraOrientationNED)")
+_ANGLE_IN_NED = re.compile(rb"(?<=[<\s])drone-skydio:(Pitch|Roll)" + _VALUE)
+_OF_AUTEL = re.compile(rb"rdf:about\s{0,9}=\s{0,9}[\"'][^\"'<>]{0,40}?autel", re.IGNORECASE)
+_ANGLE_OF_PIX4D = re.compile(rb"(?<=[<\s])Camera:(Pitch|Roll)" + _VALUE)
+# Of a level camera, Pix4D's roll is about the picture's vertical axis, a gimbal's about the line of sight: so small, both agree
+# within the deviation.
+MAX_ROLL_OF_PIX4D_DEG = 1.0
 
 
 def gravity_from_exif(path: Path) -> Gravity | NoGravity | None:
@@ -276,12 +284,32 @@ def gravity_from_exif(path: Path) -> Gravity | NoGravity | None:
 
 
 def parse_gimbal(packet: bytes) -> tuple[float, float] | None:
-    """Pitch and roll in degrees that an XMP packet of a drone holds; None without both.
+    """Pitch and roll in degrees against the horizon that an XMP packet of a drone holds; None without both.
 
-    Raises FileFormatError for angles that are no numbers within 180 degrees, or that stand there twice and differ.
+    Raises FileFormatError for angles that are no numbers within 180 degrees, that stand there twice and differ, or whose axis
+    is not known.
     """
+    angles = _angles(
+        [*_ANGLE.findall(packet), *(pair for part in _NED.findall(packet) for pair in _ANGLE_IN_NED.findall(part))]
+    )
+    if angles is not None or not _OF_AUTEL.search(packet):
+        return angles
+    from_nadir = _angles(_ANGLE_OF_PIX4D.findall(packet))
+    if from_nadir is None:
+        return None
+    pitch, roll = from_nadir
+    if abs(roll) > MAX_ROLL_OF_PIX4D_DEG:
+        raise FileFormatError(
+            f"its gimbal has a roll of {roll:g} degrees, which `Camera:Roll` may count about another axis; use "
+            "vanishing-point for it"
+        )
+    return pitch - 90, roll
+
+
+def _angles(found: Iterable[tuple[bytes, bytes]]) -> tuple[float, float] | None:
+    """Pitch and roll in degrees from names and texts; None without both. Raises as `parse_gimbal` does."""
     values: dict[bytes, set[float]] = {}
-    for name, text in _ANGLE.findall(packet):
+    for name, text in found:
         try:
             angle = float(text)
         except ValueError:

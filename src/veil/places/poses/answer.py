@@ -6,13 +6,17 @@ A file of its own: commands and clients read answers without loading what finds 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float64, Int64
 
 from veil.errors import Remedy
+from veil.geometry.camera import Camera, FocalPrior
 from veil.geometry.rigid import Rigid, center_covariance
+from veil.json_records.values import SolvedCameraJson
 from veil.one_line import line, one_line
 
 
@@ -50,6 +54,8 @@ class Localization(InMap):
     """A pose of a query with its evidence; `center`, `rotation`, `heading` and `center_deviation` say where the camera is.
 
     - `cam_from_world`: takes world coordinates of the map to the camera frame (x right, y down, z forward).
+    - `camera`: the query's intrinsics with the focal length that was solved for together with the pose, in pixels, and in
+      `camera.focal` its relative standard deviation (Eq. 6-8). Points of the map project to the picture by these.
     - `covariance`, float64 (6, 6): of (rotation in radians, translation in units of the map) in the camera frame, with the
       noise that the inliers show and what is known of the focal length (docs/theory/localization.md, Eq. 8). The uncertainty
       of the map is not in it. None where it is infinite.
@@ -62,6 +68,7 @@ class Localization(InMap):
     """
 
     cam_from_world: Rigid
+    camera: Camera
     covariance: Float64[np.ndarray, "6 6"] | None
     turn_deviation_deg: float
     keypoint_rows: Int64[np.ndarray, "inliers"]
@@ -99,3 +106,30 @@ class NoPose:
     remedy: tuple[Remedy, ...] = ()
 
     __repr__ = one_line
+
+
+def camera_json(camera: Camera) -> SolvedCameraJson:
+    """The camera of an answer as JSON values; `camera_of_json` reads them."""
+    return {
+        "model": camera.model,
+        "width_px": camera.width_px,
+        "height_px": camera.height_px,
+        "params": list(camera.params),
+        "focal_deviation": camera.focal.deviation,
+    }
+
+
+def camera_of_json(value: Mapping[str, Any]) -> Camera:
+    """The camera of an answer from JSON values. Raises KeyError, TypeError or ValueError for what is none."""
+    return Camera(
+        model=str(value["model"]),
+        width_px=int(value["width_px"]),
+        height_px=int(value["height_px"]),
+        params=tuple(float(number) for number in value["params"]),
+        focal=FocalPrior(origin="refined", deviation=float(value["focal_deviation"])),
+    )
+
+
+def focal_told(camera: Camera) -> str:
+    """The focal length of an answer as a clause for people."""
+    return f"focal length {camera.focal_px:.1f} px known to {100 * camera.focal.deviation:.2g} %"

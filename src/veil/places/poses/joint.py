@@ -12,7 +12,7 @@ from dataclasses import replace
 import numpy as np
 from jaxtyping import Float64, Int64
 
-from veil.geometry.camera import GUESS, zoomed
+from veil.geometry.camera import GUESS, Camera, FocalPrior, zoomed
 from veil.geometry.free_calibration import FreeCamera
 from veil.geometry.rigid import pose_difference
 from veil.geometry.robust.pose_and_focal import LOSS_SIGMAS, PARAMETERS, FocalLaw, fit_jointly
@@ -109,6 +109,13 @@ def contradicted_focal(matched: Matched, estimate: Estimate) -> str | None:
     if abs(matched.log_focal(free)) <= FOCAL_SIGMAS * both:
         return None
     return CONTRADICTED.format(free.camera.focal_px, matched.camera.focal_px, 100 * prior.deviation)
+
+
+def solved_camera(matched: Matched, estimate: Estimate) -> Camera:
+    """The camera of an estimate with the deviation of its focal length: the declared one where the fit leaves it open."""
+    known = math.inf if estimate.fit is None else estimate.fit.focal_deviation
+    deviation = known if math.isfinite(known) else matched.camera.focal.deviation
+    return replace(estimate.camera, focal=FocalPrior(origin="refined", deviation=deviation))
 
 
 def _other_starts(matched: Matched, estimate: Estimate, rows: Int64[np.ndarray, "inliers"]) -> Iterator[Estimate]:

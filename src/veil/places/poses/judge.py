@@ -25,7 +25,7 @@ from veil.geometry.robust.acceptance import Acceptance
 from veil.geometry.views import MapViews
 from veil.places.poses.answer import Localization, NoPose
 from veil.places.poses.evidence import NESTED, PoseEvidence, beyond_chance, pictured, too_few, weigh
-from veil.places.poses.joint import contradicted_focal, settled
+from veil.places.poses.joint import contradicted_focal, settled, solved_camera
 from veil.places.poses.matches import Estimate, Matched
 
 BY_CHANCE = (
@@ -383,7 +383,7 @@ def judge(claim: Claim, rival: Callable[[], Rival | None], limits: Acceptance) -
     known = estimate if estimate.fit is not None else settled(matched, estimate)
     contradiction = contradicted_focal(matched, known)
     if contradiction is not None:
-        return refused(contradiction, Remedy("give", "Picture.camera"))
+        return refused(contradiction, Remedy("give", "Features.camera"))
     if unchecked is not evidence or pictured(matched, known, evidence, claim.views):
         return refused(IMPOSSIBLE)
     other = rival()
@@ -399,6 +399,7 @@ def judge(claim: Claim, rival: Callable[[], Rival | None], limits: Acceptance) -
         return refused(VAGUE.format(inliers, claim.count))
     return Localization(
         cam_from_world=known.pose,
+        camera=solved_camera(matched, known),
         covariance=known.fit.pose_covariance if np.isfinite(known.fit.covariance).all() else None,
         turn_deviation_deg=deviation_deg,
         keypoint_rows=matched.keypoint_rows[evidence.rows],

@@ -407,7 +407,8 @@ def localize_positions(
         )
     if is_searched(camera.focal):
         raise InputError(
-            "positions alone are localized with a known focal length only", remedy=Remedy("give", "Picture.camera")
+            "positions alone are localized with a known focal length only, and this one is a guess",
+            remedy=Remedy("give", "Features.camera"),
         )
     unknown = sorted(set(near) - set(scene.images))
     if unknown or not near:

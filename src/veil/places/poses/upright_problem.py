@@ -376,7 +376,7 @@ def with_help(
     needed = {
         "the query's gravity": (gravity is not None, Remedy("give", "Protection.gravity")),
         "the map's gravity": (down is not None, Remedy("give", "map_images.gravity")),
-        "a known focal length": (camera is None or camera.focal_is_known, Remedy("give", "Picture.camera")),
+        "a known focal length": (camera is None or camera.focal_is_known, Remedy("give", "Features.camera")),
     }
     missing = {} if camera is None else {name: remedy for name, (is_there, remedy) in needed.items() if not is_there}
     if missing:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, TypedDict
 
-from veil.json_records.values import Digest, Limits, PoseCovariance, PoseJson, Vector, Written
+from veil.json_records.values import Digest, Limits, PoseCovariance, PoseJson, SolvedCameraJson, Vector, Written
 from veil.server.answers.of_maps import MapPolicyJson, ModelSizeJson, PlaceJson
 from veil.server.answers.values import (
     Count,
@@ -54,6 +54,7 @@ class LocalizedJson(_Earth):
     status: Literal["localized"]
     cam_from_world: PoseJson
     camera_center: Vector
+    camera: SolvedCameraJson
     covariance: PoseCovariance | None
     turn_deviation_deg: float | None
     evidence: PoseEvidenceJson

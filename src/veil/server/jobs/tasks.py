@@ -34,7 +34,7 @@ from veil.places.pairs.blocks import KIND
 from veil.places.pairs.images import LoadedImage
 from veil.places.pairs.matching import MatchingWork
 from veil.places.pairs.store import MatchStore
-from veil.places.poses.answer import Localization, NoPose
+from veil.places.poses.answer import Localization, NoPose, camera_json
 from veil.places.poses.options import LocalizeOptions, WordOptions
 from veil.places.removal import forgetting, remove_from_map
 from veil.places.uploads import files_of, loaded
@@ -136,6 +136,7 @@ def answer_of(pose: Localization | NoPose) -> dict[str, Any]:
             "translation": pose.cam_from_world.translation.tolist(),
         },
         "camera_center": pose.cam_from_world.center.tolist(),
+        "camera": camera_json(pose.camera),
         "covariance": None if pose.covariance is None or not known.all() else pose.covariance.tolist(),
         "turn_deviation_deg": _finite(pose.turn_deviation_deg),
         "evidence": {

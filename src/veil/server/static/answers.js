@@ -22,6 +22,8 @@ export function evidenceRows(answer, seconds) {
     if (answer.turn_deviation_deg !== null) {
       rows.push(["Deviation of the turn", `${answer.turn_deviation_deg.toPrecision(2)} degrees`]);
     }
+    const { params: [focal], focal_deviation: deviation } = answer.camera;
+    rows.push(["Focal length", `${focal.toFixed(1)} px, known to ${(100 * deviation).toPrecision(2)} %`]);
     rows.push(["Features that agree", `${inliers} of ${correspondences} with a candidate in the map`]);
     if (chance !== null) {
       rows.push(["Poses as good that chance gives", `10^${chance.toFixed(0)} are expected`]);

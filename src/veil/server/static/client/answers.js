@@ -1,4 +1,5 @@
 /** What a server answers, as records; whatever it sends is checked. */
+import { requireCamera } from "./camera.js";
 import { WireError, remediesOf } from "./errors.js";
 /** The answer to a query. Raises WireError for what is none. */
 export function localizationOf(value) {
@@ -16,6 +17,7 @@ export function localizationOf(value) {
             status: "localized",
             camFromWorld,
             cameraCenter: vector(said.camera_center, 3),
+            camera: said.camera === undefined || said.camera === null ? null : cameraOf(said.camera),
             covariance: said.covariance === null ? null : matrix(said.covariance, 6),
             turnDeviationDeg: optional(said.turn_deviation_deg),
             evidence: {
@@ -28,6 +30,21 @@ export function localizationOf(value) {
             geopose: said.geopose === undefined ? null : geoposeOf(said.geopose),
         };
     });
+}
+/** The camera of a pose. Throws for what is none. */
+function cameraOf(value) {
+    const said = object(value);
+    if (!Array.isArray(said.params))
+        throw new Error("the camera has no parameters");
+    const camera = {
+        model: text(said.model),
+        widthPx: number(said.width_px),
+        heightPx: number(said.height_px),
+        params: said.params.map(number),
+        focalDeviation: number(said.focal_deviation),
+    };
+    requireCamera(camera);
+    return camera;
 }
 /** A pose on Earth. Raises WireError for what is none. */
 export function geoposeOf(value) {
