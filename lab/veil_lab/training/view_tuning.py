@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import TypedDict
 
 import numpy as np
-from jaxtyping import Bool, Float64, Int64
+from jaxtyping import Float64, Int64
 
 from veil.attacks.attack import run_attack
 from veil.attacks.claims import Estimates
@@ -117,13 +117,15 @@ class AskedFeatures:
             log_ratios=self.candidates.log_ratios,
             distance=np.stack([near.distance for _, near in self.asked]),
             is_verified=np.stack([seen.partners.is_verified for seen, _ in self.asked]),
-            is_right=self._is_right(self.candidates),
+            is_right=self._errors(self.candidates) < RIGHT_WITHIN,
         )
 
     @property
     def judged(self) -> JudgedModes:
-        """The modes that the sharpness of `same photograph` is fitted to."""
-        return JudgedModes(modes=self.modes, is_right=self._is_right(self.modes), decoys=self.decoys)
+        """The modes that the sharpness of `same photograph` is fitted to: one at most of each feature is right, the nearest."""
+        errors = self._errors(self.modes)
+        is_right = (errors < RIGHT_WITHIN) & (errors == errors.min(axis=1, keepdims=True))
+        return JudgedModes(modes=self.modes, is_right=is_right, decoys=self.decoys)
 
     def recovered(self, model: LearnedModel) -> tuple[float, ...]:
         """Shares of the features that `matched candidates` with `model` recovers within 0.1, 0.2 and 0.4."""
@@ -136,8 +138,10 @@ class AskedFeatures:
         beliefs = photograph_beliefs(self.modes, law_of(model), self.decoys)
         return self._shares(context_estimates(self.form, self.modes, beliefs, model.context))
 
-    def _is_right(self, modes: Modes) -> Bool[np.ndarray, "features modes"]:
-        return np.linalg.norm(modes.points - self.truth[:, None], axis=2) < RIGHT_WITHIN
+    def _errors(self, modes: Modes) -> Float64[np.ndarray, "features modes"]:
+        """Distances of modes to the descriptors, infinite where there is no mode."""
+        errors = np.linalg.norm(modes.points - self.truth[:, None], axis=2)
+        return np.where(np.isnan(errors), np.inf, errors)
 
     def _shares(self, estimates: Estimates) -> tuple[float, ...]:
         errors = np.linalg.norm(estimates.points - self.truth, axis=1)

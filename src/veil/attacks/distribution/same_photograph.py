@@ -45,7 +45,7 @@ class PhotographModel:
     center: Float64[np.ndarray, "directions"]
     spread: Float64[np.ndarray, "directions"]
     source: str
-    sharpness: float = 0.5
+    sharpness: float = 0.25
 
     def __post_init__(self) -> None:
         count = len(self.spread)
