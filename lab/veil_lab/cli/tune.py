@@ -42,8 +42,8 @@ class Tune(Record):
     """Fit constants of attacks on photographs that the attacker has: those by which `matched candidates` reads other
     uploads, and the sharpness of `same photograph`. Each folder is a place, whose next photographs in the order of names
     show the same; a folder whose photographs do not serves `same photograph` alone. They are released as a device would,
-    with decoys of one half of a pool; the other half is the attacker's database. The networks must not be trained on the
-    photographs, and had better not be on those of the pool. Each place is attacked with the constants of all others,
+    with decoys of one half of a pool; the other half is the attacker's database. The networks must not have seen the
+    photographs, and should not have seen those of the pool. Each place is attacked with the constants of all others,
     beside those that the networks came with. The networks are written with the constants, for `--attack-model`.
     """
 

@@ -141,6 +141,20 @@ def test_beliefs_are_those_of_the_slow_reference() -> None:
     )
 
 
+def test_beliefs_end_where_any_damping_leads_them() -> None:
+    """Two ways to the fixed point of Eq. 9, which is where further rounds lead. One round is far from it."""
+    model = law("fixed point")
+    modes, _ = release(model, "fixed point", 60)
+    base = DecoyLaw.of(database(model), model)
+
+    def ends(rounds: int, damping: float) -> np.ndarray:
+        return photograph_beliefs(modes, model, base, options=PhotographOptions(rounds=rounds, damping=damping))
+
+    assert np.allclose(ends(200, 0.5), ends(500, 0.2), atol=1e-6)
+    assert np.abs(ends(12, 0.5) - ends(200, 0.5)).max() < np.abs(ends(1, 0.5) - ends(200, 0.5)).max()
+    assert np.abs(ends(1, 0.5) - ends(200, 0.5)).max() > 0.05
+
+
 def right_choices(model: PhotographModel, *, is_one: bool, photographs: int = 40, features: int = 100) -> np.ndarray:
     """Number of features of each photograph whose true candidate is chosen."""
     base = DecoyLaw.of(database(model), model)
