@@ -11,7 +11,7 @@ import tokenize
 import zipfile
 import zlib
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import lru_cache
 from importlib.resources import as_file, files
 from pathlib import Path
@@ -183,9 +183,10 @@ def _photograph(stored: Mapping[str, np.ndarray], space: Space, source: str) -> 
     """The law of photographs of a file; None if it has none. Raises LookupError where one of its arrays is missing."""
     if not any(f"photograph_{name}" in stored for name in _PHOTOGRAPH):
         return None
-    arrays = {name: stored[f"photograph_{name}"].astype(np.float64) for name in _PHOTOGRAPH}
-    fitted = {name: float(stored[f"photograph_{name}"]) for name in (_SHARPNESS,) if f"photograph_{name}" in stored}
-    return PhotographModel(space=space, source=source, **arrays, **fitted)
+    mean, axes, center, spread = (stored[f"photograph_{name}"].astype(np.float64) for name in _PHOTOGRAPH)
+    law = PhotographModel(space=space, mean=mean, axes=axes, center=center, spread=spread, source=source)
+    named = f"photograph_{_SHARPNESS}"
+    return replace(law, sharpness=float(stored[named])) if named in stored else law
 
 
 def _training(stored: Mapping[str, Any]) -> AttackTraining:
