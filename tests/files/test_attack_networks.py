@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 
 from veil.attacks.distribution.context import ContextNetwork
 from veil.attacks.distribution.learned_model import AttackTraining, LearnedModel
+from veil.attacks.distribution.same_photograph import PhotographModel
 from veil.attacks.matches.view_weights import DistanceRatio, ViewWeights
 from veil.errors import FileFormatError, InputError
 from veil.files.attack_networks import bundled_learned_model, read_learned_model, write_learned_model
@@ -30,6 +32,8 @@ def test_networks_of_context_come_back(tmp_path: Path) -> None:
     training = AttackTraining(image_digests=("00" * 8,), descriptors=7, steps=3, context_steps=5, decoys=4, seed=9)
     ratio = DistanceRatio(even=0.2, slope=30.0, largest=6.0)
     model = replace(bundled_learned_model(), training=training, views=ViewWeights(nearest=ratio, sharpness=0.3))
+    assert model.photograph is not None
+    model = replace(model, photograph=replace(model.photograph, sharpness=0.71))
     write_learned_model(tmp_path / "model.npz", model)
     back = read_learned_model(tmp_path / "model.npz")
     assert (
@@ -43,6 +47,7 @@ def test_networks_of_context_come_back(tmp_path: Path) -> None:
     one, two = back.photograph, model.photograph
     assert one is not None and two is not None
     assert all(np.array_equal(getattr(one, name), getattr(two, name)) for name in ("mean", "axes", "center", "spread"))
+    assert one.sharpness == 0.71
 
 
 def test_files_without_a_law_of_photographs_are_read(tmp_path: Path) -> None:
@@ -64,6 +69,8 @@ def test_files_without_a_law_of_photographs_are_read(tmp_path: Path) -> None:
         ("photograph_axes", None),
         ("photograph_center", np.full(20, np.nan)),
         ("photograph_spread", np.zeros(20)),
+        ("photograph_sharpness", np.float64(-1)),
+        ("photograph_sharpness", np.zeros(2)),
     ],
 )
 def test_damaged_networks_are_refused(tmp_path: Path, name: str, value: np.ndarray | None) -> None:
@@ -71,6 +78,7 @@ def test_damaged_networks_are_refused(tmp_path: Path, name: str, value: np.ndarr
     write_learned_model(tmp_path / "good.npz", bundled_learned_model())
     with np.load(tmp_path / "good.npz") as stored:
         arrays = dict(stored)
+    assert name in arrays
     if value is None:
         del arrays[name]
     else:
@@ -98,6 +106,19 @@ def test_files_of_networks_alone_have_the_shipped_weights_of_views(tmp_path: Pat
     for number, bad in enumerate(({}, {**good, "sharpness": -1}, {**good, "nearest": {}}, {**good, "verified": [1]}, 7)):
         with pytest.raises(FileFormatError, match="holds no networks of attacks"):
             read_learned_model(with_header(tmp_path / f"{number}.npz", {"views": bad}))
+
+
+def test_files_without_a_sharpness_have_the_shipped_one(tmp_path: Path) -> None:
+    """Files of the same format that are older hold the law of photographs without it, as the bundled one does."""
+    model = bundled_learned_model()
+    assert model.photograph is not None
+    write_learned_model(tmp_path / "new.npz", replace(model, photograph=replace(model.photograph, sharpness=0.71)))
+    with np.load(tmp_path / "new.npz") as stored:
+        arrays = {name: item for name, item in stored.items() if name != "photograph_sharpness"}
+    np.savez(tmp_path / "old.npz", **arrays)
+    law = read_learned_model(tmp_path / "old.npz").photograph
+    shipped = inspect.signature(PhotographModel).parameters["sharpness"].default
+    assert law is not None and law.sharpness == shipped != 0.71
 
 
 def test_another_format_is_refused(tmp_path: Path) -> None:

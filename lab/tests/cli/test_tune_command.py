@@ -1,4 +1,4 @@
-"""`veil lab tune`: constants of `matched candidates` from folders of photographs, handed over with the networks."""
+"""`veil lab tune`: constants of attacks from folders of photographs, handed over with the networks."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from veil.attacks.distribution.same_photograph import PhotographModel
 from veil.attacks.matches.view_weights import ViewWeights
 from veil.cli import main
 from veil.files.attack_networks import read_learned_model
@@ -46,9 +47,19 @@ def test_places_tune_a_model_that_an_audit_reads(tmp_path: Path, capsys: pytest.
     assert keys(record) <= documented("veil lab tune")
     model = read_learned_model(tmp_path / "tuned.npz")
     assert model.views.as_json() == record["weights"] and model.views != ViewWeights()
+    assert model.photograph is not None
+    assert model.photograph.sharpness == record["same_photograph"]["sharpness"] != PhotographModel.sharpness
+    assert record["same_photograph"]["standard_error"] >= 0
     assert [place["photographs"] for place in record["places"]] == [1, 1]
+    alone = [place["same_photograph"] for place in record["places"]]
+    assert all(place["cross_entropy"] > 0 for place in alone)
+    # What one place is tried with is fitted to the other: two lie on two sides of what both together make likeliest.
+    least, most = sorted(place["sharpness"] for place in alone)
+    assert least <= model.photograph.sharpness <= most
     assert all(place["positions"][2] > 0.3 for place in record["places"])
-    assert (tmp_path / "t.png").stat().st_size > 10_000 and "verified.slope" in capsys.readouterr().out
+    printed = capsys.readouterr().out
+    assert (tmp_path / "t.png").stat().st_size > 10_000
+    assert all(word in printed for word in ("verified.slope", "same photograph", "nats"))
 
 
 @pytest.mark.slow

@@ -163,6 +163,7 @@ def study_tables() -> dict[str, Callable[[], Table]]:
         "measured_forms.summary_table": lambda: measured_forms.summary_table(measured),
         "inversion_table": lambda: inversion.inversion_table([planted(InversionRow)]),
         "places_table": lambda: tune.places_table([planted(TunedPlace)]),
+        "sharpness_table": lambda: tune.sharpness_table([planted(TunedPlace)]),
         "age_table": lambda: results.age_table([AGE]),
         "gap_table": lambda: inversion.gap_table([planted(Gap)]),
     }

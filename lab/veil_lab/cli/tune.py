@@ -1,12 +1,13 @@
-"""`veil lab tune`: the constants of `matched candidates`, fitted on the attacker's own photographs of some places."""
+"""`veil lab tune`: constants of `matched candidates` and `same photograph`, fitted on the attacker's own photographs."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
+from veil.attacks.distribution.learned_model import AttackTraining
 from veil.cli.common import Bar, Commands, at_least, picture, progress, quiet_colmap, report, say, say_table, write_json
 from veil.cli.records import Record, add_record_command, json_file, option, positional
 from veil.engine import open_engine
@@ -26,6 +27,7 @@ from veil_lab.training.view_tuning import (
     asked_features,
     attacked_photographs,
     tuned,
+    with_constants,
 )
 
 EXAMPLES = """\
@@ -37,11 +39,12 @@ EXAMPLES = """\
 
 @dataclass(frozen=True, kw_only=True)
 class Tune(Record):
-    """Fit the constants by which the attack `matched candidates` reads other uploads, on photographs that the attacker has:
-    a folder for each place, whose next photographs in the order of names show the same. They are released as a device
-    would, with decoys of one half of a pool; the other half is the attacker's database. Each place is attacked with the
-    constants of all others, beside those that the networks came with. The networks are written with the constants, for
-    `--attack-model`.
+    """Fit constants of attacks on photographs that the attacker has: those by which `matched candidates` reads other
+    uploads, and the sharpness of `same photograph`. Each folder is a place, whose next photographs in the order of names
+    show the same; a folder whose photographs do not serves `same photograph` alone. They are released as a device would,
+    with decoys of one half of a pool; the other half is the attacker's database. The networks must not have seen the
+    photographs, and should not have seen those of the pool. Each place is attacked with the constants of all others,
+    beside those that the networks came with. The networks are written with the constants, for `--attack-model`.
     """
 
     places: tuple[Path, ...] = positional("a folder of photographs for each place, two or more")
@@ -75,7 +78,7 @@ class Tune(Record):
 
 def register(actions: Commands) -> None:
     """Add `veil lab tune` to the subparsers `actions`."""
-    summary = "photographs of places -> constants of `matched candidates`"
+    summary = "photographs of places -> constants of attacks"
     add_record_command(actions, "tune", summary, EXAMPLES, Tune, _tune)
 
 
@@ -95,14 +98,17 @@ def _tune(arguments: Tune) -> int:
     pool = read_codebook(arguments.decoys) if arguments.decoys else bundled_decoys()
     pools = FormPools.split(book, pool)
     attacker = TuningAttacker(model=model, codebook=book, decoys=pools.decoys, database=pools.database)
-    places = [_place(folder, arguments.max_features, options) for folder in arguments.places]
+    places = [_place(folder, arguments.max_features, options, model.training) for folder in arguments.places]
     with open_engine(workers=arguments.workers) as engine, Bar("attacking") as bar:
         asked = asked_features(places, attacker, engine, options=options, progress=bar)
     tuning = tuned(asked, model)
-    write_learned_model(arguments.output, replace(model, views=tuning.fitted.weights))
+    write_learned_model(arguments.output, with_constants(model, tuning.fitted, tuning.sharpness))
     record = tuning.as_json()
     write_json(arguments.json, record)
-    vector = zip(record["constants"], tuning.fitted.values, tuning.fitted.errors, strict=True)
+    vector = [
+        *zip(record["constants"], tuning.fitted.values, tuning.fitted.errors, strict=True),
+        ("same photograph", tuning.sharpness.sharpness, tuning.sharpness.error),
+    ]
     say_table(
         arguments,
         Table(
@@ -113,7 +119,10 @@ def _tune(arguments: Tune) -> int:
     )
     say(arguments, "")
     say_table(arguments, places_table(tuning.places))
-    say(arguments, "percent of the descriptors within 0.1 / 0.2 / 0.4 of their length, by weights of the other places")
+    say(arguments, "percent of the descriptors within 0.1 / 0.2 / 0.4 of their length, by constants of the other places")
+    say(arguments, "")
+    say(arguments, "`same photograph` on the same releases behind lines, by the sharpness of the other places:")
+    say_table(arguments, sharpness_table(tuning.places))
     if arguments.figure:
         from veil_lab.report.view_ratios import draw_view_ratios  # loads Matplotlib
 
@@ -124,7 +133,7 @@ def _tune(arguments: Tune) -> int:
 
 
 def places_table(places: Sequence[TunedPlace]) -> Table:
-    """The table of the command: shares that are recovered of each place, before and after."""
+    """The table of `matched candidates`: shares that are recovered of each place, before and after."""
     return Table(
         columns=[
             Name("place"),
@@ -132,12 +141,9 @@ def places_table(places: Sequence[TunedPlace]) -> Table:
         ],
         rows=[
             (
-                Path(row.place).parent.name if Path(row.place).name == "images" else Path(row.place).name,
+                _place_name(row),
                 str(row.photographs),
-                *(
-                    " / ".join(percent(share) for share in shares)
-                    for shares in (row.positions_before, row.positions, row.lines_before, row.lines)
-                ),
+                *map(_shares, (row.positions_before, row.positions, row.lines_before, row.lines)),
             )
             for row in places
         ],
@@ -145,8 +151,37 @@ def places_table(places: Sequence[TunedPlace]) -> Table:
     )
 
 
-def _place(folder: Path, most: int, options: TuningOptions) -> TuningPlace:
-    """Raw features of the photographs of a place that are attacked, or uploaded beside these."""
+def sharpness_table(places: Sequence[TunedPlace]) -> Table:
+    """The table of `same photograph`: cross entropies and shares that are recovered of each place, before and after."""
+    return Table(
+        columns=[Name("place"), *numbers("sharpness", "nats, before", "nats, tuned", "lines, before", "lines, tuned")],
+        rows=[
+            (
+                _place_name(row),
+                f"{row.alone.sharpness:.3g}",
+                *("-" if nats != nats else f"{nats:.3f}" for nats in (row.alone.cross_entropy_before, row.alone.cross_entropy)),
+                *map(_shares, (row.alone.recovered_before, row.alone.recovered)),
+            )
+            for row in places
+        ],
+        labels=1,
+    )
+
+
+def _place_name(row: TunedPlace) -> str:
+    folder = Path(row.place)
+    return folder.parent.name if folder.name == "images" else folder.name
+
+
+def _shares(shares: Sequence[float]) -> str:
+    return " / ".join(percent(share) for share in shares)
+
+
+def _place(folder: Path, most: int, options: TuningOptions, training: AttackTraining) -> TuningPlace:
+    """Raw features of the photographs of a place that are attacked, or uploaded beside these.
+
+    Raises InputError for a photograph that the networks were trained on.
+    """
     paths = dict(named_pictures([folder]))
     others = attacked_photographs(list(paths), options)
     wanted = dict.fromkeys(name for own, near in others.items() for name in (own, *near))
@@ -154,5 +189,7 @@ def _place(folder: Path, most: int, options: TuningOptions) -> TuningPlace:
     for name in progress(list(wanted), "extracting"):
         with suppress(InputError):  # a blank one shows nothing
             kept[name] = extract_sift(read_picture(paths[name]), SiftOptions(max_features=most))
+        if name in kept and training.has_seen(kept[name].image_digest):
+            raise InputError(f"the networks were trained on {name}; give photographs that they have not seen")
     seen = {own: [name for name in near if name in kept] for own, near in others.items() if own in kept}
     return TuningPlace(name=str(folder), photographs=kept, others={own: near for own, near in seen.items() if near})

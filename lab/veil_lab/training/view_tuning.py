@@ -1,13 +1,14 @@
-"""Weights of `matched candidates` from the attacker's own photographs of some places, tested on places that were left out.
+"""Constants of attacks from the attacker's own photographs of some places, tested on places that were left out.
 
-The attacker releases its photographs as a device does, searches the candidates of some features, and knows which are right.
+They are the weights of `matched candidates` and the sharpness of `same photograph`. The attacker releases its photographs as a
+device does, searches the candidates of some features, and knows which are right.
 
-Theory: release.md#matched-candidates.
+Theory: release.md#matched-candidates, learned_attacks.md#same-photograph.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from typing import TypedDict
 
@@ -15,9 +16,11 @@ import numpy as np
 from jaxtyping import Float64, Int64
 
 from veil.attacks.attack import run_attack
-from veil.attacks.distribution.context import mean_spacing
+from veil.attacks.claims import Estimates
+from veil.attacks.distribution.context import context_estimates, mean_spacing
 from veil.attacks.distribution.learned_model import LearnedModel
 from veil.attacks.distribution.modes import Modes, density_modes
+from veil.attacks.distribution.same_photograph import DecoyLaw, PhotographModel, photograph_beliefs
 from veil.attacks.matches.matched_candidates import (
     CandidateDistances,
     ViewOfFeatures,
@@ -42,6 +45,7 @@ from veil.progress import Progress, ignore_progress
 from veil.randomness import Randomness, seeded
 from veil.wire.codec_subspaces import as_sent
 from veil.wire.message import Upload
+from veil_lab.training.photograph_fitting import FittedSharpness, JudgedModes, fit_sharpness, log_likelihoods
 from veil_lab.training.view_fit import RATIO, FittedWeights, RatedCandidates, as_vector, as_weights, fit_weights
 
 # Largest error of a right candidate, and the errors within which descriptors count as recovered, parts of their length.
@@ -90,13 +94,16 @@ class TuningPlace:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class AskedFeatures:
-    """Candidates of some features of one release, their distances to other views, and the truth.
+    """Modes of some features of one release, further candidates, their distances to other views, and the truth.
 
-    `keypoints` (pixels) are None behind lines; `spacing` is the mean one of the release.
+    `decoys` is what the attacker takes for the law of decoys. `keypoints` (pixels) are None behind lines; `spacing` is the mean
+    one of the release.
     """
 
     place: str
     form: Subspaces
+    modes: Modes
+    decoys: DecoyLaw
     candidates: Modes
     asked: Sequence[tuple[ViewOfFeatures, CandidateDistances]]
     keypoints: Float64[np.ndarray, "features 2"] | None
@@ -106,23 +113,53 @@ class AskedFeatures:
     @property
     def rated(self) -> RatedCandidates:
         """The numbers that weights are fitted to."""
-        errors = np.linalg.norm(self.candidates.points - self.truth[:, None], axis=2)
         return RatedCandidates(
             log_ratios=self.candidates.log_ratios,
             distance=np.stack([near.distance for _, near in self.asked]),
             is_verified=np.stack([seen.partners.is_verified for seen, _ in self.asked]),
-            is_right=errors < RIGHT_WITHIN,
+            is_right=self._errors(self.candidates) < RIGHT_WITHIN,
         )
 
+    @property
+    def judged(self) -> JudgedModes:
+        """The modes that the sharpness of `same photograph` is fitted to: one at most of each feature is right, the nearest."""
+        errors = self._errors(self.modes)
+        is_right = (errors < RIGHT_WITHIN) & (errors == errors.min(axis=1, keepdims=True))
+        return JudgedModes(modes=self.modes, is_right=is_right, decoys=self.decoys)
+
     def recovered(self, model: LearnedModel) -> tuple[float, ...]:
-        """Shares of the features that the attack with `model` recovers within 0.1, 0.2 and 0.4."""
-        estimates = candidate_estimates(self.candidates, self.form, self.asked, model, self.keypoints, spacing=self.spacing)
+        """Shares of the features that `matched candidates` with `model` recovers within 0.1, 0.2 and 0.4."""
+        return self._shares(
+            candidate_estimates(self.candidates, self.form, self.asked, model, self.keypoints, spacing=self.spacing)
+        )
+
+    def recovered_alone(self, model: LearnedModel) -> tuple[float, ...]:
+        """Shares of the features that `same photograph` with `model` recovers within 0.1, 0.2 and 0.4."""
+        beliefs = photograph_beliefs(self.modes, law_of(model), self.decoys)
+        return self._shares(context_estimates(self.form, self.modes, beliefs, model.context))
+
+    def _errors(self, modes: Modes) -> Float64[np.ndarray, "features modes"]:
+        """Distances of modes to the descriptors, infinite where there is no mode."""
+        errors = np.linalg.norm(modes.points - self.truth[:, None], axis=2)
+        return np.where(np.isnan(errors), np.inf, errors)
+
+    def _shares(self, estimates: Estimates) -> tuple[float, ...]:
         errors = np.linalg.norm(estimates.points - self.truth, axis=1)
         return tuple(float((errors < within).mean()) for within in RECOVERED)
 
 
+class TunedSharpnessJson(TypedDict):
+    """What `same photograph` does on one place, before and with the sharpness of the other places."""
+
+    sharpness: float
+    cross_entropy_before: float | None
+    cross_entropy: float | None
+    recovered_before: list[float]
+    recovered: list[float]
+
+
 class TunedPlaceJson(TypedDict):
-    """Shares recovered within 0.1, 0.2 and 0.4 on one place, before and with the weights of the other places."""
+    """Shares recovered within 0.1, 0.2 and 0.4 on one place, before and with the constants of the other places."""
 
     place: str
     photographs: int
@@ -130,24 +167,62 @@ class TunedPlaceJson(TypedDict):
     positions: list[float]
     lines_before: list[float]
     lines: list[float]
+    same_photograph: TunedSharpnessJson
 
 
-class ViewTuningJson(TypedDict):
-    """Weights that were fitted, their standard errors in the order of `constants`, and the places with others' weights."""
+class FittedSharpnessJson(TypedDict):
+    """Sharpness of `same photograph`, and its standard error."""
+
+    sharpness: float
+    standard_error: float | None
+
+
+class AttackTuningJson(TypedDict):
+    """Constants that were fitted, their standard errors, and the places with others' constants.
+
+    `standard_errors` are in the order of `constants`, those of `weights`.
+    """
 
     weights: ViewWeightsJson
     constants: list[str]
     standard_errors: list[float | None]
     features: int
     verified_features: int
+    same_photograph: FittedSharpnessJson
     places: list[TunedPlaceJson]
+
+
+@dataclass(frozen=True, kw_only=True)
+class TunedSharpness:
+    """What `same photograph` does on one place, before and with the `sharpness` that the other places give.
+
+    `cross_entropy` is the mean of the negative logarithm (nats) of the belief in the right modes, NaN where no feature has one.
+    `recovered` are mean shares within 0.1, 0.2 and 0.4.
+    """
+
+    sharpness: float
+    cross_entropy_before: float
+    cross_entropy: float
+    recovered_before: tuple[float, ...]
+    recovered: tuple[float, ...]
+
+    def as_json(self) -> TunedSharpnessJson:
+        """The stable record of lab/reference/json.md."""
+        return {
+            "sharpness": self.sharpness,
+            "cross_entropy_before": _or_none(self.cross_entropy_before),
+            "cross_entropy": _or_none(self.cross_entropy),
+            "recovered_before": list(self.recovered_before),
+            "recovered": list(self.recovered),
+        }
 
 
 @dataclass(frozen=True, kw_only=True)
 class TunedPlace:
     """Mean shares recovered of one place's releases with `positions` and behind `lines`, by weights of the other places.
 
-    Those `before` are by the weights that the tuning began with. Shares are within 0.1, 0.2 and 0.4.
+    Those `before` are by the weights that the tuning began with. Shares are within 0.1, 0.2 and 0.4. `alone` is for the same
+    releases behind lines without any other upload.
     """
 
     place: str
@@ -156,6 +231,7 @@ class TunedPlace:
     positions: tuple[float, ...]
     lines_before: tuple[float, ...]
     lines: tuple[float, ...]
+    alone: TunedSharpness
 
     def as_json(self) -> TunedPlaceJson:
         """The stable record of lab/reference/json.md."""
@@ -166,25 +242,34 @@ class TunedPlace:
             "positions": list(self.positions),
             "lines_before": list(self.lines_before),
             "lines": list(self.lines),
+            "same_photograph": self.alone.as_json(),
         }
 
 
 @dataclass(frozen=True, kw_only=True)
-class ViewTuning:
-    """Weights fitted to all places, and how they do on each place where the others alone fit them."""
+class AttackTuning:
+    """Constants fitted to all places, and how they do on each place where the others alone fit them.
+
+    `fitted` are those of `matched candidates`, `sharpness` is that of `same photograph`.
+    """
 
     fitted: FittedWeights
+    sharpness: FittedSharpness
     places: tuple[TunedPlace, ...]
 
-    def as_json(self) -> ViewTuningJson:
+    def as_json(self) -> AttackTuningJson:
         """The stable record of lab/reference/json.md."""
         ratios = [f"{of}.{name}" for of in ("nearest", "verified") for name in RATIO]
         return {
             "weights": self.fitted.weights.as_json(),
             "constants": ["sharpness", *ratios],
-            "standard_errors": [None if np.isnan(item) else item for item in self.fitted.errors],
+            "standard_errors": [_or_none(item) for item in self.fitted.errors],
             "features": self.fitted.features,
             "verified_features": self.fitted.verified_features,
+            "same_photograph": {
+                "sharpness": self.sharpness.sharpness,
+                "standard_error": _or_none(self.sharpness.error),
+            },
             "places": [place.as_json() for place in self.places],
         }
 
@@ -206,10 +291,11 @@ def asked_features(
 ) -> list[AskedFeatures]:
     """Features of releases of each place with positions and behind lines, in turn, with their candidates.
 
-    Raises InputError for fewer than two places, and a place with fewer than two
+    Raises InputError for fewer than two places, a place with fewer than two photographs, and networks without a law of
     photographs.
     """
     options = options or TuningOptions()
+    law_of(attacker.model)
     if len(places) < 2 or min(len(place.photographs) for place in places) < 2:
         raise InputError("give two places or more, each a folder with two photographs or more")
     items = [(number, name) for number, place in enumerate(places) for name in place.others]
@@ -222,34 +308,67 @@ def asked_features(
     return [item for position in range(len(items)) for item in asked[position]]
 
 
-def tuned(asked: Sequence[AskedFeatures], model: LearnedModel) -> ViewTuning:
-    """Weights that all of `asked` support most, and the shares that weights of the other places recover of each place.
+def tuned(asked: Sequence[AskedFeatures], model: LearnedModel) -> AttackTuning:
+    """Constants that all of `asked` support most, and the shares that constants of the other places recover of each place.
 
-    Raises InputError where photographs of the places do not match.
+    Places where positions verify no partner at all do not show the same, and say nothing of weights of views. Raises InputError
+    where photographs of the other places do not match, and where no feature has a right mode.
     """
+    behind = [item for item in asked if _on_lines(item)]
+    likelihoods = log_likelihoods([item.judged for item in behind], law_of(model))
+    showing = {item.place for item in asked if any(seen.partners.is_verified.any() for seen, _ in item.asked)}
+
+    def fitted(places: Set[str]) -> tuple[FittedWeights, FittedSharpness]:
+        weights = _fitted([item for item in asked if item.place in places & showing], model.views)
+        return weights, fit_sharpness(likelihoods[[item.place in places for item in behind]])
+
+    places = dict.fromkeys(item.place for item in asked)
     rows = []
-    for place in dict.fromkeys(item.place for item in asked):
-        own, rest = ([item for item in asked if (item.place == place) == is_own] for is_own in (True, False))
-        others = replace(model, views=_fitted(rest, model.views).weights)
-        shares = [
-            tuple(
-                float(share)
-                for share in np.mean([item.recovered(networks) for item in own if _on_lines(item) == lines], axis=0)
-            )
-            for lines in (False, True)
-            for networks in (model, others)
-        ]
-        rows.append(
-            TunedPlace(
-                place=place,
-                photographs=sum(not _on_lines(item) for item in own),
-                positions_before=shares[0],
-                positions=shares[1],
-                lines_before=shares[2],
-                lines=shares[3],
-            )
-        )
-    return ViewTuning(fitted=_fitted(asked, model.views), places=tuple(rows))
+    for place in places:
+        own = [item for item in asked if item.place == place]
+        rows.append(_tuned_place(place, own, model, with_constants(model, *fitted(places.keys() - {place}))))
+    weights, sharpness = fitted(places.keys())
+    return AttackTuning(fitted=weights, sharpness=sharpness, places=tuple(rows))
+
+
+def _tuned_place(place: str, own: Sequence[AskedFeatures], before: LearnedModel, after: LearnedModel) -> TunedPlace:
+    """Results of the attacks on the releases `own` of a place, with two sets of constants."""
+    positions, behind = ([item for item in own if _on_lines(item) == lines] for lines in (False, True))
+    right = sum(item.judged.features for item in behind)
+
+    def mean(shares: Sequence[tuple[float, ...]]) -> tuple[float, ...]:
+        return tuple(map(float, np.mean(shares, axis=0)))
+
+    def cross_entropy(model: LearnedModel) -> float:
+        return -sum(item.judged.log_likelihood(law_of(model)) for item in behind) / right if right else np.nan
+
+    return TunedPlace(
+        place=place,
+        photographs=len(behind),
+        positions_before=mean([item.recovered(before) for item in positions]),
+        positions=mean([item.recovered(after) for item in positions]),
+        lines_before=mean([item.recovered(before) for item in behind]),
+        lines=mean([item.recovered(after) for item in behind]),
+        alone=TunedSharpness(
+            sharpness=law_of(after).sharpness,
+            cross_entropy_before=cross_entropy(before),
+            cross_entropy=cross_entropy(after),
+            recovered_before=mean([item.recovered_alone(before) for item in behind]),
+            recovered=mean([item.recovered_alone(after) for item in behind]),
+        ),
+    )
+
+
+def law_of(model: LearnedModel) -> PhotographModel:
+    """The law of photographs that networks came with. Raises InputError if they came without one."""
+    if model.photograph is None:
+        raise InputError("the networks came without a law of photographs; train them again, or take the bundled ones")
+    return model.photograph
+
+
+def with_constants(model: LearnedModel, weights: FittedWeights, sharpness: FittedSharpness) -> LearnedModel:
+    """The networks of `model` with fitted constants."""
+    return replace(model, views=weights.weights, photograph=replace(law_of(model), sharpness=sharpness.sharpness))
 
 
 def _fitted(asked: Sequence[AskedFeatures], start: ViewWeights) -> FittedWeights:
@@ -258,6 +377,11 @@ def _fitted(asked: Sequence[AskedFeatures], start: ViewWeights) -> FittedWeights
     fitted = fit_weights(lines, positions, start=start)
     rounded = np.array([float(f"{value:.3g}") for value in as_vector(fitted.weights)])
     return replace(fitted, weights=as_weights(rounded))
+
+
+def _or_none(value: float) -> float | None:
+    """A number for JSON, which has no NaN."""
+    return None if np.isnan(value) else value
 
 
 def _on_lines(item: AskedFeatures) -> bool:
@@ -305,7 +429,9 @@ def _asked(
     )
     form, seen = message.form.take(rows), ReleasedImage.of(message)
     truth = find_truth(message, {name: place.photographs[name]}, attacker.codebook).descriptors[rows]
-    modes = density_modes(form, attacker.model.density, knowledge.database_in(form.space))
+    database = knowledge.database_in(form.space)
+    modes = density_modes(form, attacker.model.density, database)
+    decoys = DecoyLaw.of(database, law_of(attacker.model))
     made = []
     for image in (seen, replace(seen, keypoints=None)):
         target = Target(image=image, rows=rows, knowledge=knowledge)
@@ -316,6 +442,8 @@ def _asked(
             AskedFeatures(
                 place=place.name,
                 form=form,
+                modes=modes,
+                decoys=decoys,
                 candidates=candidates,
                 asked=[(view, view_distances(candidates, form, view)) for view in views],
                 keypoints=None if image.keypoints is None else keypoints[rows],

@@ -12,7 +12,7 @@ from veil.attacks.claims import CannotRun, no_release
 from veil.attacks.distribution.context import NEIGHBORS, context_beliefs, context_estimates, mean_spacing, neighbor_rows
 from veil.attacks.distribution.learned_model import LearnedModel
 from veil.attacks.distribution.modes import ModeOptions, Modes, density_modes, joined_modes
-from veil.attacks.distribution.same_photograph import photograph_beliefs
+from veil.attacks.distribution.same_photograph import DecoyLaw, photograph_beliefs
 from veil.attacks.matches.matched_candidates import ViewOfFeatures, candidate_estimates, view_distances, with_suggestions
 from veil.attacks.matches.matched_views import VIEWS
 from veil.attacks.pieces import AttackedRows
@@ -100,7 +100,8 @@ def _same_photograph(target: Target) -> Attempt:
         raise CannotRun("the attack `modes`, whose modes it chooses from, was not run")
     rows, modes = target.cache[MODES]
     with target.timer() as clock:
-        beliefs = photograph_beliefs(modes, learned.photograph, _like_decoys(target))
+        decoys = DecoyLaw.of(_like_decoys(target), learned.photograph)
+        beliefs = photograph_beliefs(modes, learned.photograph, decoys)
         claim = context_estimates(target.form.take(rows), modes, beliefs, learned.context)
     return Attempt(
         label="same photograph",

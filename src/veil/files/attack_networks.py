@@ -11,7 +11,7 @@ import tokenize
 import zipfile
 import zlib
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import lru_cache
 from importlib.resources import as_file, files
 from pathlib import Path
@@ -87,8 +87,9 @@ def load_arrays(path: Path, what: str) -> tuple[dict[str, np.ndarray], dict]:
 
 # Layers of context in a file, beside those of its neighbors.
 _CONTEXT_LAYERS = ("alone", "style", "whole", "vertex")
-# Arrays of the law of photographs in a file, in full precision; files without them are older.
-_PHOTOGRAPH = ("mean", "axes", "center", "spread")
+# Arrays of the law of photographs in a file, in full precision; files without them are older, as are those without its
+# sharpness, which stand for the one that ships with veil.
+_PHOTOGRAPH, _SHARPNESS = ("mean", "axes", "center", "spread"), "sharpness"
 _SPACE = ("descriptor", "normalization", "dim", "codebook", "dither_steps")
 
 
@@ -107,7 +108,7 @@ def write_learned_model(path: Path, model: LearnedModel) -> None:
         arrays[f"density_w{number}"], arrays[f"density_b{number}"] = weight.astype(np.float16), bias.astype(np.float16)
     arrays |= {f"context_{name}": item for name, item in _context_arrays(model.context).items()}
     if model.photograph is not None:
-        arrays |= {f"photograph_{name}": getattr(model.photograph, name) for name in _PHOTOGRAPH}
+        arrays |= {f"photograph_{name}": np.asarray(getattr(model.photograph, name)) for name in (*_PHOTOGRAPH, _SHARPNESS)}
     with replacing(path) as temporary, temporary.open("wb") as stream:
         np.savez(stream, **arrays)
 
@@ -182,8 +183,10 @@ def _photograph(stored: Mapping[str, np.ndarray], space: Space, source: str) -> 
     """The law of photographs of a file; None if it has none. Raises LookupError where one of its arrays is missing."""
     if not any(f"photograph_{name}" in stored for name in _PHOTOGRAPH):
         return None
-    arrays = {name: stored[f"photograph_{name}"].astype(np.float64) for name in _PHOTOGRAPH}
-    return PhotographModel(space=space, source=source, **arrays)
+    mean, axes, center, spread = (stored[f"photograph_{name}"].astype(np.float64) for name in _PHOTOGRAPH)
+    law = PhotographModel(space=space, mean=mean, axes=axes, center=center, spread=spread, source=source)
+    named = f"photograph_{_SHARPNESS}"
+    return replace(law, sharpness=float(stored[named])) if named in stored else law
 
 
 def _training(stored: Mapping[str, Any]) -> AttackTraining:

@@ -11,7 +11,7 @@ from scipy.stats import multivariate_normal, norm
 from veil.attacks.attack import Attempt, run_attack
 from veil.attacks.claims import CannotRun
 from veil.attacks.distribution.modes import Modes
-from veil.attacks.distribution.same_photograph import PhotographModel, PhotographOptions, photograph_beliefs
+from veil.attacks.distribution.same_photograph import DecoyLaw, PhotographModel, PhotographOptions, photograph_beliefs
 from veil.attacks.registry import named
 from veil.attacks.target import Knowledge, ReleasedImage, Target
 from veil.audit.statistics import clopper_pearson
@@ -82,7 +82,10 @@ def test_one_doubtful_feature_is_judged_as_by_the_joint_law() -> None:
     ratios[:7, 0], ratios[7] = 0.0, -np.sort(random.random(4))
     base = database(model)
     beliefs = photograph_beliefs(
-        Modes(points=points, log_ratios=ratios), model, base, options=PhotographOptions(sharpness=0.7, rounds=2)
+        Modes(points=points, log_ratios=ratios),
+        replace(model, sharpness=0.7),
+        DecoyLaw.of(base, model),
+        options=PhotographOptions(rounds=2),
     )
     away = model.coordinates(base.vectors.astype(np.float64))
     pool = multivariate_normal(away.mean(axis=0), np.cov(away.T, bias=True) + 1e-6 * np.eye(DIRECTIONS))
@@ -102,7 +105,7 @@ def slow_beliefs(modes: Modes, model: PhotographModel, base: Points, options: Ph
     away = (base.vectors.astype(np.float64) - model.mean) @ model.axes
     pool = multivariate_normal(away.mean(axis=0), np.cov(away.T, bias=True) + 1e-6 * np.eye(DIRECTIONS))
     features, count = modes.log_ratios.shape
-    alone = np.exp(options.sharpness * (modes.log_ratios - modes.log_ratios[:, :1]))
+    alone = np.exp(model.sharpness * (modes.log_ratios - modes.log_ratios[:, :1]))
     beliefs = last = alone / alone.sum(axis=1, keepdims=True)
     for _ in range(options.rounds):
         last = np.zeros((features, count))
@@ -127,20 +130,34 @@ def slow_beliefs(modes: Modes, model: PhotographModel, base: Points, options: Ph
 
 
 def test_beliefs_are_those_of_the_slow_reference() -> None:
-    model = law("slow")
+    model = replace(law("slow"), sharpness=0.8)
     modes, _ = release(model, "slow", 4)
     ratios = -np.sort(generator("slow ratios").random(modes.log_ratios.shape), axis=1)
     modes, options = replace(modes, log_ratios=ratios), PhotographOptions(rounds=3, damping=0.3)
     assert np.allclose(
-        photograph_beliefs(modes, model, database(model), options=options),
+        photograph_beliefs(modes, model, DecoyLaw.of(database(model), model), options=options),
         slow_beliefs(modes, model, database(model), options),
         rtol=1e-8,
     )
 
 
+def test_beliefs_end_where_any_damping_leads_them() -> None:
+    """Two ways to the fixed point of Eq. 9, which is where further rounds lead. One round is far from it."""
+    model = law("fixed point")
+    modes, _ = release(model, "fixed point", 60)
+    base = DecoyLaw.of(database(model), model)
+
+    def ends(rounds: int, damping: float) -> np.ndarray:
+        return photograph_beliefs(modes, model, base, options=PhotographOptions(rounds=rounds, damping=damping))
+
+    assert np.allclose(ends(200, 0.5), ends(500, 0.2), atol=1e-6)
+    assert np.abs(ends(12, 0.5) - ends(200, 0.5)).max() < np.abs(ends(1, 0.5) - ends(200, 0.5)).max()
+    assert np.abs(ends(1, 0.5) - ends(200, 0.5)).max() > 0.05
+
+
 def right_choices(model: PhotographModel, *, is_one: bool, photographs: int = 40, features: int = 100) -> np.ndarray:
     """Number of features of each photograph whose true candidate is chosen."""
-    base = database(model)
+    base = DecoyLaw.of(database(model), model)
     worlds = [release(model, f"photograph {number}", features, is_one=is_one) for number in range(photographs)]
     return np.array([(photograph_beliefs(modes, model, base).argmax(axis=1) == right).sum() for modes, right in worlds])
 
@@ -161,7 +178,7 @@ def test_a_single_feature_is_judged_by_the_law_alone() -> None:
     """A photograph of one feature: nothing is heard, and its candidates differ by what photographs are like on the average."""
     model = law("single")
     modes, _ = release(model, "single", 1)
-    beliefs = photograph_beliefs(modes, model, database(model))
+    beliefs = photograph_beliefs(modes, model, DecoyLaw.of(database(model), model))
     assert np.isfinite(beliefs).all() and np.isclose(beliefs.sum(), 1)
 
 
@@ -174,15 +191,17 @@ def test_what_does_not_fit_is_refused() -> None:
         replace(model, center=np.full(DIRECTIONS, np.nan))
     with pytest.raises(InputError, match="positive"):
         replace(model, spread=np.zeros(DIRECTIONS))
+    with pytest.raises(RangeError, match="sharpness must be positive"):
+        replace(model, sharpness=float("nan"))
     with pytest.raises(RangeError, match="rounds"):
         PhotographOptions(rounds=0)
     base = database(model)
     with pytest.raises(SpaceError):
-        photograph_beliefs(modes, model, Points(vectors=base.vectors, space=replace(SPACE, normalization="L1_ROOT")))
+        DecoyLaw.of(Points(vectors=base.vectors, space=replace(SPACE, normalization="L1_ROOT")), model)
     with pytest.raises(InputError, match="what decoys look like"):
-        photograph_beliefs(modes, model, Points(vectors=base.vectors[:0], space=SPACE))
+        DecoyLaw.of(Points(vectors=base.vectors[:0], space=SPACE), model)
     with pytest.raises(InputError, match="modes have 4 numbers"):
-        photograph_beliefs(replace(modes, points=modes.points[..., :4]), model, base)
+        photograph_beliefs(replace(modes, points=modes.points[..., :4]), model, DecoyLaw.of(base, model))
 
 
 def attacked(**changed: object) -> Attempt:

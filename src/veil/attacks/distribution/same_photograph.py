@@ -33,9 +33,10 @@ class PhotographModel:
       that descriptors of one photograph have the covariance 1 there.
     - `center`, `spread` (directions): mean and variance of the averages of photographs.
     - `source`: in words, which photographs it was fitted to.
+    - `sharpness`: factor of the log ratios of modes in beliefs. The default ships with veil; `veil lab tune` fits another.
 
     Raises InputError for arrays that do not fit each other or the space, and numbers that are not finite and below 10,000 or a
-    `spread` that is not positive.
+    `spread` that is not positive; RangeError for a sharpness that is not positive and below 100.
     """
 
     space: Space
@@ -44,6 +45,7 @@ class PhotographModel:
     center: Float64[np.ndarray, "directions"]
     spread: Float64[np.ndarray, "directions"]
     source: str
+    sharpness: float = 0.25
 
     def __post_init__(self) -> None:
         count = len(self.spread)
@@ -54,6 +56,8 @@ class PhotographModel:
             raise InputError("a law of photographs needs finite numbers below 10,000; train it again or get another file")
         if not (self.spread > 0).all():
             raise InputError("the averages of photographs vary in every direction: a spread is positive")
+        if not 0 < self.sharpness < 100:
+            raise RangeError(f"the sharpness must be positive and below 100, got {self.sharpness!r}")
 
     def coordinates(self, points: Float[np.ndarray, "*batch dim"]) -> Float64[np.ndarray, "*batch directions"]:
         """Coordinates of points in the directions in which photographs differ."""
@@ -64,30 +68,36 @@ class PhotographModel:
 class PhotographOptions:
     """Options of the exchange of beliefs.
 
-    `sharpness` multiplies log ratios of modes when they are compared. Each of `rounds` moves beliefs by `damping`. Raises
-    RangeError for values outside their range.
+    Each of `rounds` moves beliefs by `damping`. Raises RangeError for values outside their range.
     """
 
-    sharpness: float = 0.5
     rounds: int = 12
     damping: float = 0.5
 
     def __post_init__(self) -> None:
-        if not (self.sharpness > 0 and self.rounds >= 1 and 0 < self.damping <= 1):
-            raise RangeError("the sharpness must be positive, rounds at least 1, and the damping above 0 and at most 1")
+        if not (self.rounds >= 1 and 0 < self.damping <= 1):
+            raise RangeError("rounds must be at least 1, and the damping above 0 and at most 1")
 
 
-class _Normal(NamedTuple):
-    """A normal law of coordinates."""
+class DecoyLaw(NamedTuple):
+    """The normal law of the coordinates of decoys (learned_attacks.md, Eq. 7)."""
 
     mean: Float64[np.ndarray, "directions"]
     covariance: Float64[np.ndarray, "directions directions"]
 
     @staticmethod
-    def of(values: Float64[np.ndarray, "points directions"]) -> _Normal:
-        """The law with the moments of `values`, and a little more variance, without which few points have none."""
+    def of(database: Points, model: PhotographModel) -> DecoyLaw:
+        """The law with the moments of `database`, and a little more variance, without which few points have none.
+
+        `database` holds descriptors that are like decoys, of the attacker's own photographs or of the pool. Raises SpaceError
+        if it is in another space than the model, and InputError without an entry.
+        """
+        require_same(database.space, model.space)
+        if not len(database):
+            raise InputError("without descriptors of its own the attacker does not know what decoys look like")
+        values = model.coordinates(database.vectors.astype(np.float64))
         centered = values - values.mean(axis=0)
-        return _Normal(values.mean(axis=0), centered.T @ centered / len(values) + 1e-6 * np.eye(values.shape[1]))
+        return DecoyLaw(values.mean(axis=0), centered.T @ centered / len(values) + 1e-6 * np.eye(values.shape[1]))
 
     def log_density(self, values: Float64[np.ndarray, "*batch directions"]) -> Float64[np.ndarray, "*batch"]:
         """Logarithm of the density at each of `values`, but for a constant that depends on the number of directions alone."""
@@ -97,24 +107,20 @@ class _Normal(NamedTuple):
 
 
 def photograph_beliefs(
-    modes: Modes, model: PhotographModel, database: Points, *, options: PhotographOptions | None = None
+    modes: Modes, model: PhotographModel, decoys: DecoyLaw, *, options: PhotographOptions | None = None
 ) -> Float64[np.ndarray, "features modes"]:
     """Probabilities of the modes of each feature if all true ones are of one photograph (learned_attacks.md, Eq. 7-9).
 
-    `database` holds descriptors that are like decoys, of the attacker's own photographs or of the pool. Raises SpaceError if it
-    is in another space than the model, InputError without an entry or for modes of descriptors of another length.
+    Raises InputError for modes of descriptors of another length.
     """
     options = options or PhotographOptions()
-    require_same(database.space, model.space)
     if modes.points.shape[2] != model.space.dim:
         raise InputError(f"the law is for {model.space.dim}-D descriptors, and modes have {modes.points.shape[2]} numbers")
-    if not len(database):
-        raise InputError("without descriptors of its own the attacker does not know what decoys look like")
     known = np.isfinite(modes.log_ratios)
     places = model.coordinates(np.where(known[..., None], modes.points, 0.0))
     with np.errstate(invalid="ignore"):
-        alone = np.where(known, options.sharpness * (modes.log_ratios - modes.log_ratios[:, :1]), -np.inf)
-    decoy = _Normal.of(model.coordinates(database.vectors.astype(np.float64))).log_density(places)
+        alone = np.where(known, model.sharpness * (modes.log_ratios - modes.log_ratios[:, :1]), -np.inf)
+    decoy = decoys.log_density(places)
     beliefs = last = normalized(alone)
     for _ in range(options.rounds):
         last = normalized(alone + _fit_to_others(places, beliefs, model) - decoy)
