@@ -27,6 +27,8 @@ LOSS_SIGMAS = 2.385
 MEDIAN_OF_POINTS, MEDIAN_OF_LINES = 1.17741, 0.67449
 # Estimates of the noise, iterations with each, the first damping, and the relative change of the cost at which they end.
 NOISES, ITERATIONS, DAMPING, TOL = 8, 20, 1e-4, 1e-7
+# Share of a sight that the fit leaves to itself, at least, where it is judged without it.
+LEAST_OUTSIDE = 0.01
 # Least noise in the loss, as a share of that in the covariance: exact data must not make the loss infinitely narrow.
 LEAST_SHARE = 0.1
 
@@ -90,7 +92,8 @@ def fit_jointly(sights: Sights, start: Rigid, law: FocalLaw, *, log_focal: float
     """The pose and the focal length of least robust residuals and of the focal length's law, and their covariance.
 
     The loss is Cauchy's; its scale follows the noise, which is estimated anew from the median of the residuals. The covariance
-    is that of an M-estimator (Huber and Ronchetti 2009, Sec. 7.6), with a noise of at least `least_noise` (normalized plane).
+    is that of an M-estimator (Huber and Ronchetti 2009, Sec. 7.6) whose residuals have variances of their own, with a
+    noise of at least `least_noise` (normalized plane).
 
     - `sights`: what a camera saw, those that count as right.
     - `start`, `log_focal`: where the search begins.
@@ -106,8 +109,10 @@ def fit_jointly(sights: Sights, start: Rigid, law: FocalLaw, *, log_focal: float
         before, state = state, problem.optimum(state, noise)
         if abs(problem.noise(state) / noise - 1) < 0.05 or state is before:
             break
-    noise = problem.told_noise(state, max(problem.noise(state), least), least_noise)
-    return JointFit(pose=state.pose, log_focal=state.log_focal, covariance=problem.covariance(state, noise), noise=noise)
+    influence = problem.influence(state, max(problem.noise(state), least))
+    noise = max(influence.noise, least_noise)
+    covariance = problem.covariance(state, influence, noise)
+    return JointFit(pose=state.pose, log_focal=state.log_focal, covariance=covariance, noise=noise)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -116,6 +121,19 @@ class _Zoomed:
 
     pose: Rigid
     log_focal: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Influence:
+    """What the loss of scale `loss` (normalized plane) makes of the residuals.
+
+    `slope` is the mean derivative of their influence. `noise` is the standard deviation of normal noise that leaves least
+    squares as uncertain as the loss leaves these residuals.
+    """
+
+    loss: float
+    slope: float
+    noise: float
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -149,21 +167,22 @@ class _Problem:
         median = MEDIAN_OF_LINES if self.sights.as_lines else MEDIAN_OF_POINTS
         return math.sqrt(float(np.median(self.squares(state)))) / median
 
-    def told_noise(self, state: _Zoomed, noise: float, least_noise: float) -> float:
-        """Standard deviation of normal noise that leaves least squares as uncertain as the loss leaves these residuals."""
-        squared = self.squares(state) / (LOSS_SIGMAS * noise) ** 2
+    def influence(self, state: _Zoomed, noise: float) -> _Influence:
+        """The influence of residuals with the loss for a noise; infinite noise where too few are left."""
+        loss = LOSS_SIGMAS * noise
+        squared = self.squares(state) / loss**2
         squared = squared[np.isfinite(squared)]
         freedoms = self.dimension * len(squared) - PARAMETERS
         if freedoms <= 0:
-            return math.inf
-        psi = float((squared / (1 + squared) ** 2).sum()) * (LOSS_SIGMAS * noise) ** 2 / freedoms
+            return _Influence(loss=loss, slope=1.0, noise=math.inf)
+        psi = float((squared / (1 + squared) ** 2).sum()) * loss**2 / freedoms
         # Derivative of each residual's influence; in the plane, the mean of those along its direction and across it.
         slopes = (1 - squared) / (1 + squared) ** 2 if self.sights.as_lines else 1 / (1 + squared) ** 2
         slope = float(slopes.mean())
         if not slope > 0:
-            return math.inf
+            return _Influence(loss=loss, slope=1.0, noise=math.inf)
         few = 1 + PARAMETERS / (self.dimension * len(squared)) * float(slopes.var()) / slope**2
-        return max(few * math.sqrt(psi) / slope, least_noise)
+        return _Influence(loss=loss, slope=slope, noise=few * math.sqrt(psi) / slope)
 
     def cost(self, state: _Zoomed, noise: float) -> float:
         """Negative log likelihood of the residuals and of the focal length."""
@@ -175,21 +194,36 @@ class _Problem:
         """The state of least cost that Levenberg and Marquardt's steps lead to; the same one if none lowers the cost."""
 
         def stepped(state: _Zoomed, damping: float) -> _Zoomed:
-            normal, gradient = self.equations(state, noise, robust=True)
+            normal, gradient = self.equations(state, noise)
             return self.moved(state, np.linalg.solve(normal + damping * np.diag(np.diag(normal) + 1e-12), -gradient))
 
         limits = Descent(damping=DAMPING, iterations=ITERATIONS, tolerance=TOL)
         return descended(state, lambda state: self.cost(state, noise), stepped, limits)
 
-    def equations(self, state: _Zoomed, noise: float, *, robust: bool) -> tuple[np.ndarray, np.ndarray]:
-        """Normal matrix (7, 7) and gradient of the cost; without `robust` all residuals weigh the same."""
-        normal, gradient = np.zeros((PARAMETERS, PARAMETERS)), np.zeros(PARAMETERS)
-        loss = LOSS_SIGMAS * noise if robust else math.inf
-        _accumulate(self._of_sights, self._of_camera(state), loss, normal, gradient)
-        normal, gradient = normal / noise**2, gradient / noise**2
-        normal[6, 6] += 1 / self.law.deviation**2
+    def equations(self, state: _Zoomed, noise: float) -> tuple[np.ndarray, np.ndarray]:
+        """Normal matrix (7, 7) and gradient of the cost."""
+        rows, gaps = self.derivatives(state)
+        weights = 1 / (1 + (gaps**2).sum(axis=1) / (LOSS_SIGMAS * noise) ** 2)
+        flat = rows.reshape(-1, PARAMETERS)
+        weighted = flat * (np.repeat(weights, self.dimension) / noise**2)[:, None]
+        normal = weighted.T @ flat + self.known
+        gradient = weighted.T @ gaps.ravel()
         gradient[6] += (state.log_focal - self.law.mean) / self.law.deviation**2
         return normal, gradient
+
+    @property
+    def known(self) -> Float64[np.ndarray, "7 7"]:
+        """Inverse covariance of what is known beforehand, the focal length."""
+        known = np.zeros((PARAMETERS, PARAMETERS))
+        known[6, 6] = 1 / self.law.deviation**2
+        return known
+
+    def derivatives(self, state: _Zoomed) -> tuple[Float64[np.ndarray, "sights axes 7"], Float64[np.ndarray, "sights axes"]]:
+        """Derivatives of all residuals by a turn about the middle, a shift and the log focal length, and the residuals."""
+        count, axes = len(self.sights.points), self.dimension
+        rows, gaps = np.empty((count, axes, PARAMETERS)), np.empty((count, axes))
+        _derive(self._of_sights, self._of_camera(state), rows, gaps)
+        return rows, gaps
 
     def seen_middle(self, state: _Zoomed) -> Float64[np.ndarray, "3"]:
         """The middle of the points in the camera frame."""
@@ -202,12 +236,21 @@ class _Problem:
         pose = Rigid(rotation=rotations[0], translation=places[0] - rotations[0] @ self.middle)
         return _Zoomed(pose=pose, log_focal=state.log_focal + float(np.clip(step[6], -0.5, 0.5)))
 
-    def covariance(self, state: _Zoomed, noise: float) -> Float64[np.ndarray, "7 7"]:
-        """Inverse of the normal matrix, of (rotation, translation, log focal length); infinite where a parameter is free."""
+    def covariance(self, state: _Zoomed, influence: _Influence, noise: float) -> Float64[np.ndarray, "7 7"]:
+        """Covariance of (rotation, translation, log focal length); infinite where a parameter is free.
+
+        Each residual counts as it would be without it in the fit (docs/theory/localization.md, Eq. 8). What a noise of `noise`
+        has more than the residuals show is added to each.
+        """
         free = np.diag(np.full(PARAMETERS, np.inf))
         if not math.isfinite(noise):
             return free
-        normal, _ = self.equations(state, noise, robust=False)
+        rows, gaps = self.derivatives(state)
+        rows = rows / noise
+        weights = 1 / (1 + (gaps**2).sum(axis=1) / influence.loss**2)
+        shares = weights / weights.mean()
+        plain = np.einsum("s,sai,saj->ij", shares, rows, rows)
+        normal = plain + self.known
         scale = np.sqrt(np.diag(normal))
         if not (np.isfinite(scale).all() and scale.all()):
             return free
@@ -215,15 +258,22 @@ class _Problem:
         if not values[0] > 1e-12:
             return free
         root = (vectors / np.sqrt(values)) / scale[:, None]
+        leverage = shares * ((rows @ root) ** 2).sum(axis=(1, 2)) / self.dimension
+        outside = influence.slope * np.maximum(1 - leverage, LEAST_OUTSIDE)
+        pulls = np.einsum("sai,sa->si", rows, gaps * (weights / (noise * outside))[:, None])
+        residuals = gaps.size
+        apart = residuals / (residuals - PARAMETERS) * pulls.T @ pulls
+        missing = max(1 - (influence.noise / noise) ** 2, 0.0)
         # A turn about the middle moves the translation by its cross product with the middle's place in the turned world.
         x, y, z = state.pose.rotation @ self.middle
-        root[3:6] += np.array([[0.0, -z, y], [z, 0.0, -x], [-y, x, 0.0]]) @ root[:3]
-        return np.asarray(root @ root.T)
+        inverse = root @ root.T
+        inverse[3:6] += np.array([[0.0, -z, y], [z, 0.0, -x], [-y, x, 0.0]]) @ inverse[:3]
+        return np.asarray(inverse @ (apart + missing * plain + self.known) @ inverse.T)
 
 
 @compiled
 def _square_gaps(of_sights, of_camera, squares):
-    """Write the squared distances of projections from what was seen (see `_accumulate`); infinite behind the camera."""
+    """Write the squared distances of projections from what was seen (see `_derive`); infinite behind the camera."""
     points, seen, as_lines = of_sights
     rotation, translation, _, zoom = of_camera
     place = np.zeros(3)
@@ -243,15 +293,15 @@ def _square_gaps(of_sights, of_camera, squares):
 
 
 @compiled
-def _accumulate(of_sights, of_camera, loss, normal, gradient):
-    """Add the weighted products of all residuals and their derivatives to `normal` (7, 7) and `gradient` (7,).
+def _derive(of_sights, of_camera, rows, gaps):
+    """Write the residuals (sights, axes) and their derivatives (sights, axes, 7); zeros behind the camera.
 
-    `of_sights` holds points (sights, 3), what was seen of them (sights, 3), and whether that are lines; `of_camera` a rotation,
-    a translation, the point that turns are about, and the ratio of the focal length. `loss` is the scale of Cauchy's loss.
+    `of_sights` holds points (sights, 3), what was seen of them (sights, 3), and whether that are lines, of one axis;
+    `of_camera` a rotation, a translation, the point that turns are about, and the ratio of the focal length.
     """
     points, seen, as_lines = of_sights
     rotation, translation, middle, zoom = of_camera
-    rows, gap, arm, place = np.zeros((2, 7)), np.zeros(2), np.zeros(3), np.zeros(3)
+    arm, place, both, shown = np.zeros(3), np.zeros(3), np.zeros((2, 7)), np.zeros(2)
     for n in range(len(points)):
         for i in range(3):
             arm[i] = place[i] = 0.0
@@ -260,31 +310,25 @@ def _accumulate(of_sights, of_camera, loss, normal, gradient):
                 place[i] += rotation[i, j] * points[n, j]
             place[i] += translation[i]
         if place[2] <= 1e-9:
+            rows[n], gaps[n] = 0.0, 0.0
             continue
         inverse = zoom / place[2]
-        shown_x, shown_y = place[0] * inverse, place[1] * inverse
         # By the place in the camera, then the turn (cross product with the arm), the shift, and the log of the focal length.
         for axis in range(2):
-            shown = shown_x if axis == 0 else shown_y
-            b0, b1, b2 = inverse * (axis == 0), inverse * (axis == 1), -shown / place[2]
-            rows[axis, 0], rows[axis, 1], rows[axis, 2] = (
+            shown[axis] = place[axis] * inverse
+            b0, b1, b2 = inverse * (axis == 0), inverse * (axis == 1), -shown[axis] / place[2]
+            both[axis, 0], both[axis, 1], both[axis, 2] = (
                 arm[1] * b2 - arm[2] * b1,
                 arm[2] * b0 - arm[0] * b2,
                 arm[0] * b1 - arm[1] * b0,
             )
-            rows[axis, 3], rows[axis, 4], rows[axis, 5], rows[axis, 6] = b0, b1, b2, shown
-        count = 2
+            both[axis, 3], both[axis, 4], both[axis, 5], both[axis, 6] = b0, b1, b2, shown[axis]
         if as_lines:
-            count = 1
+            gaps[n, 0] = seen[n, 0] * shown[0] + seen[n, 1] * shown[1] + seen[n, 2]
             for i in range(7):
-                rows[0, i] = seen[n, 0] * rows[0, i] + seen[n, 1] * rows[1, i]
-            gap[0], gap[1] = seen[n, 0] * shown_x + seen[n, 1] * shown_y + seen[n, 2], 0.0
+                rows[n, 0, i] = seen[n, 0] * both[0, i] + seen[n, 1] * both[1, i]
         else:
-            gap[0], gap[1] = shown_x - seen[n, 0], shown_y - seen[n, 1]
-        weight = 1 / (1 + (gap[0] * gap[0] + gap[1] * gap[1]) / (loss * loss))
-        for axis in range(count):
-            for i in range(7):
-                weighted = weight * rows[axis, i]
-                gradient[i] += weighted * gap[axis]
-                for j in range(7):
-                    normal[i, j] += weighted * rows[axis, j]
+            for axis in range(2):
+                gaps[n, axis] = shown[axis] - seen[n, axis]
+                for i in range(7):
+                    rows[n, axis, i] = both[axis, i]
