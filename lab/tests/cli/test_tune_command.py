@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,9 +12,11 @@ import pytest
 from veil.attacks.distribution.same_photograph import PhotographModel
 from veil.attacks.matches.view_weights import ViewWeights
 from veil.cli import main
-from veil.files.attack_networks import read_learned_model
+from veil.errors import InputError
+from veil.files.attack_networks import bundled_learned_model, read_learned_model, write_learned_model
 from veil.files.photographs.examples import lund_door
-from veil_lab.training.view_tuning import TuningOptions, attacked_photographs
+from veil.files.photographs.pictures import read_picture
+from veil_lab.training.view_tuning import TuningOptions, attacked_photographs, law_of
 from worlds.documents import documented, keys
 from worlds.schemas import validate
 
@@ -68,3 +71,23 @@ def test_one_place_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]
         chosen = ("--photographs", 1, "--others", 1, "--max-features", 100)
         assert run("lab", "tune", example.folder, "-o", tmp_path / "t.npz", *chosen) == 1
     assert "two places or more" in capsys.readouterr().err and not (tmp_path / "t.npz").exists()
+
+
+@pytest.mark.slow
+def test_photographs_that_the_networks_have_seen_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Broken twin: the same networks, whose training names the digest of one of the photographs."""
+    model = bundled_learned_model()
+    with lund_door() as example:
+        first = sorted(example.folder.glob("*.jpg"))[0]
+        seen = replace(model.training, image_digests=(read_picture(first).digest[:8].hex(),))
+        write_learned_model(tmp_path / "seen.npz", replace(model, training=seen))
+        few = ("--photographs", 1, "--others", 1, "--max-features", 100)
+        files = ("-o", tmp_path / "t.npz", "--attack-model", tmp_path / "seen.npz")
+        assert run("lab", "tune", example.folder, example.folder, *files, *few) == 1
+    error = capsys.readouterr().err
+    assert "trained on" in error and first.name in error and not (tmp_path / "t.npz").exists()
+
+
+def test_networks_without_a_law_of_photographs_are_refused() -> None:
+    with pytest.raises(InputError, match="without a law of photographs; train them again"):
+        law_of(replace(bundled_learned_model(), photograph=None))
