@@ -10,8 +10,8 @@ torch = pytest.importorskip("torch")
 from veil.attacks.distribution.modes import Modes  # noqa: E402
 from veil.attacks.distribution.whole_photograph import PhotographTransformer, transformer_beliefs  # noqa: E402
 from veil_lab.training.photograph_batches import (  # noqa: E402
+    AttackedFeatures,
     CandidateStore,
-    ChosenFeatures,
     StoredView,
     batch_of,
     drawn_features,
@@ -67,7 +67,7 @@ def scrambled(*, begin: bool) -> PhotographModule:
 def test_numpy_gives_what_torch_gives(begin: bool, hidden: bool) -> None:
     store, module = planted(2), scrambled(begin=begin)
     chosen = [
-        ChosenFeatures(rows=view.rows[:size], judged=size, spacing=None if hidden else view.spacing)
+        AttackedFeatures(rows=view.rows[:size], judged=size, spacing=None if hidden else view.spacing)
         for (view,), size in zip(store.photographs, (20, 13), strict=True)  # the second is padded
     ]
     with torch.no_grad():
@@ -93,13 +93,13 @@ def test_numpy_gives_what_torch_gives(begin: bool, hidden: bool) -> None:
 def test_hidden_positions_and_padding_change_nothing() -> None:
     store, module = planted(2), scrambled(begin=True)
     (view,), (other,) = store.photographs
-    hidden = ChosenFeatures(rows=view.rows[:9], judged=9, spacing=None)
+    hidden = AttackedFeatures(rows=view.rows[:9], judged=9, spacing=None)
     with torch.no_grad():
         alone = module(batch_of(store, [hidden]))[0][-1][0, :9]
         store.keypoints[:] = store.keypoints.flip(0) * 3
         moved = module(batch_of(store, [hidden]))[0][-1][0, :9]
-        beside = module(batch_of(store, [hidden, ChosenFeatures(rows=other.rows, judged=20, spacing=4.0)]))[0][-1][0, :9]
-        seen = module(batch_of(store, [ChosenFeatures(rows=view.rows[:9], judged=9, spacing=9.0)]))[0][-1][0, :9]
+        beside = module(batch_of(store, [hidden, AttackedFeatures(rows=other.rows, judged=20, spacing=4.0)]))[0][-1][0, :9]
+        seen = module(batch_of(store, [AttackedFeatures(rows=view.rows[:9], judged=9, spacing=9.0)]))[0][-1][0, :9]
     assert torch.allclose(alone, moved, atol=1e-5)
     assert torch.allclose(alone, beside, atol=1e-4)
     assert not torch.allclose(alone, seen, atol=1e-2)  # positions that are seen matter
@@ -112,7 +112,7 @@ def test_it_learns_the_sign_that_candidates_of_a_photograph_share() -> None:
     module = PhotographModule(DIM, SMALL, dropout=0.0)
     options = PhotographTraining(steps=150, photographs=8, rate=5e-3, averaged=20)
     trained = train_photograph(module, store, options=options)
-    chosen = [ChosenFeatures(rows=view.rows, judged=PER_PHOTOGRAPH, spacing=None) for (view,) in unseen.photographs]
+    chosen = [AttackedFeatures(rows=view.rows, judged=PER_PHOTOGRAPH, spacing=None) for (view,) in unseen.photographs]
     batch = batch_of(unseen, chosen)
     with torch.no_grad():
         best = trained(batch)[0][-1].argmax(2)

@@ -62,7 +62,7 @@ class CandidateStore:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class ChosenFeatures:
+class AttackedFeatures:
     """Rows of a store that are attacked together, the first `judged` of which count; `spacing` None hides positions."""
 
     rows: Int64[np.ndarray, "features"]
@@ -98,16 +98,16 @@ class PhotographBatch:
 
 def attacked_features(
     view: StoredView, count: int, *, hidden: bool, alone: bool, random: np.random.Generator
-) -> ChosenFeatures:
+) -> AttackedFeatures:
     """At most `count` features of a view as an audit attacks them: with their neighbors, or `alone`."""
     first = random.permutation(len(view.rows))[:count]
     around = np.empty(0, dtype=np.int64) if alone else np.setdiff1d(view.neighbors[first], first)
     around = random.permutation(around)[: max(MOST_AT_ONCE - len(first), 0)]
     rows = view.rows[np.concatenate([first, around])]
-    return ChosenFeatures(rows=rows, judged=len(first), spacing=None if hidden else view.spacing)
+    return AttackedFeatures(rows=rows, judged=len(first), spacing=None if hidden else view.spacing)
 
 
-def drawn_features(store: CandidateStore, kind: int, number: int, random: np.random.Generator) -> list[ChosenFeatures]:
+def drawn_features(store: CandidateStore, kind: int, number: int, random: np.random.Generator) -> list[AttackedFeatures]:
     """Features of `number` photographs, chosen in one of the `KINDS`: with neighbors, alone, or as a window."""
     chosen = []
     for place in random.integers(len(store.photographs), size=number):
@@ -119,14 +119,14 @@ def drawn_features(store: CandidateStore, kind: int, number: int, random: np.ran
             middle = view.keypoints[int(random.integers(len(view.rows)))]
             near = np.argsort(np.linalg.norm(view.keypoints - middle, axis=1), kind="stable")[:count]
             spacing = None if hidden else view.spacing
-            chosen.append(ChosenFeatures(rows=view.rows[near], judged=len(near), spacing=spacing))
+            chosen.append(AttackedFeatures(rows=view.rows[near], judged=len(near), spacing=spacing))
         else:
             count = int(random.integers(*ATTACKED))
             chosen.append(attacked_features(view, count, hidden=hidden, alone=kind == 1, random=random))
     return chosen
 
 
-def batch_of(store: CandidateStore, chosen: Sequence[ChosenFeatures], *, judge_all: bool = True) -> PhotographBatch:
+def batch_of(store: CandidateStore, chosen: Sequence[AttackedFeatures], *, judge_all: bool = True) -> PhotographBatch:
     """The batch of these features; with `judge_all` those around the attacked ones count, too."""
     device = store.points.device
     most = max(len(item.rows) for item in chosen)

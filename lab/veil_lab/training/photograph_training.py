@@ -28,8 +28,8 @@ from veil_lab.training.context_training import (
 )
 from veil_lab.training.photograph_batches import (
     KINDS,
+    AttackedFeatures,
     CandidateStore,
-    ChosenFeatures,
     PhotographBatch,
     batch_of,
     drawn_features,
@@ -314,7 +314,7 @@ def train_photograph(
     far. Where a graphics processor runs out of memory, later batches are smaller.
     """
     options = options or PhotographTraining()
-    random, began, device = np.random.default_rng(options.seed), time.monotonic(), store.points.device.type
+    random, began = np.random.default_rng(options.seed), time.monotonic()
     averaged = deepcopy(module).eval()
     optimizer = torch.optim.AdamW(_groups(module, options), lr=options.rate, betas=(0.9, 0.98), eps=1e-7)
     pairs, step = options.pairs, 0
@@ -326,16 +326,9 @@ def train_photograph(
         kind = int(random.choice(len(KINDS), p=KINDS))
         chosen = _within(drawn_features(store, kind, options.photographs, random), pairs)
         try:
-            batch = _noisy(batch_of(store, chosen), options.noise)
-            with torch.autocast(device, dtype=torch.bfloat16, enabled=device == "cuda"):
-                loss = photograph_loss(module, batch)
-            optimizer.zero_grad(set_to_none=True)
-            loss.backward()
-            nn.utils.clip_grad_norm_(module.parameters(), 1.0)
-            optimizer.step()
+            loss = _step(module, optimizer, _noisy(batch_of(store, chosen), options.noise))
         except torch.cuda.OutOfMemoryError:
             optimizer.zero_grad(set_to_none=True)
-            batch = loss = None  # frees what they hold
             torch.cuda.empty_cache()
             pairs *= 0.7
             continue
@@ -343,8 +336,20 @@ def train_photograph(
         share = 1 / min(options.averaged, 1 + step / 10)
         with torch.no_grad():
             torch._foreach_lerp_(list(averaged.parameters()), list(module.parameters()), share)
-        on_step(step, float(loss.detach()) if step % 50 == 0 else math.nan, averaged)
+        on_step(step, float(loss) if step % 50 == 0 else math.nan, averaged)
     return averaged
+
+
+def _step(module: PhotographModule, optimizer: Any, batch: PhotographBatch) -> Float32[Tensor, ""]:
+    """The loss of a batch, after a step against it."""
+    device = batch.inputs.device.type
+    with torch.autocast(device, dtype=torch.bfloat16, enabled=device == "cuda"):
+        loss = photograph_loss(module, batch)
+    optimizer.zero_grad(set_to_none=True)
+    loss.backward()
+    nn.utils.clip_grad_norm_(module.parameters(), 1.0)
+    optimizer.step()
+    return loss.detach()
 
 
 def _groups(module: PhotographModule, options: PhotographTraining) -> list[dict[str, Any]]:
@@ -354,9 +359,10 @@ def _groups(module: PhotographModule, options: PhotographTraining) -> list[dict[
     return [{"params": matrices, "weight_decay": options.decay}, {"params": others, "weight_decay": 0.0}]
 
 
-def _within(chosen: list[ChosenFeatures], pairs: float) -> list[ChosenFeatures]:
+def _within(chosen: list[AttackedFeatures], pairs: float) -> list[AttackedFeatures]:
     """As many of the first as have `pairs` pairs of features when all are padded to the largest; at least one."""
-    kept, most = [], 0
+    kept: list[AttackedFeatures] = []
+    most = 0
     for item in chosen:
         most = max(most, len(item.rows))
         if kept and (len(kept) + 1) * most**2 > pairs:

@@ -2,4 +2,5 @@
 
 `nearest`, `database`, `clustering` and `attributes` search a database. `modes` and `context` use a `density_network`, which
 `learned_model` holds with the network of pairs. Behind lines `same_photograph` takes the place of `context`.
+`whole_photograph` is a transformer over the modes of all features.
 """

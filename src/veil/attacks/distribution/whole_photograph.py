@@ -152,11 +152,11 @@ def _after_layer(
     query = query / np.float32(math.sqrt(query.shape[2]))
     mixed = np.empty_like(query)
     to_registers = network.arrays["to_registers"][number]
-    parts = [(np.arange(registers), None)]
+    parts: list[tuple[np.ndarray, np.ndarray | None]] = [(np.arange(registers), None)]
     step = max(1, CHUNK_TOKENS // modes)
     for start in range(0, count, step):
-        features = np.arange(start, min(start + step, count))
-        parts.append((registers + np.arange(features[0] * modes, (features[-1] + 1) * modes), features))
+        end = min(start + step, count)
+        parts.append((registers + np.arange(start * modes, end * modes), np.arange(start, end)))
     for head in range(heads):
         keys, values = np.ascontiguousarray(key[head].T), np.ascontiguousarray(value[head])
         for rows, features in parts:
