@@ -39,6 +39,18 @@ def test_networks_join_the_attacks_of_repeats(door: dict[str, Features], pools: 
     assert all(row.shares >= without[key].shares for key, row in learned.items())
 
 
+def test_descriptors_of_some_features_are_attacked_and_counted_alone(door: dict[str, Features], pools: FormPools) -> None:
+    """Oracle: equal uploads tell every descriptor that their comparison finds, of few features as of all."""
+    frames = [repeats(a_step_apart(next(iter(door.values())).take(np.arange(80)), 5))]
+    some, every = (by_kind(repeats_study(frames, pools, IN_SUBSPACES[-1:], most=most)) for most in (20, 80))
+    for key, row in some.items():
+        assert row.features == (20 if key[2] == "descriptor" else every[key].features)
+        assert every[key].features > 60
+        assert np.abs(np.subtract(row.shares, every[key].shares)).max() < 0.35
+        assert max(row.shares) <= 1
+    assert {key[2] for key in some} == {"descriptor", "px"}
+
+
 def repeats(features: Sequence[Features]) -> RepeatSet:
     """Near repeats with these features, none of which has moved."""
     return RepeatSet(photograph="a", kind="frame", features=features, to_photograph=[np.eye(2, 3)] * len(features))

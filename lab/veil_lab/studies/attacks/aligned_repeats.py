@@ -92,7 +92,7 @@ def _views(target: Target, alignments: Sequence[Alignment]) -> Attempt:
             away.append(np.linalg.norm(own.points - its.points, axis=1) - 2.0 * at_place)
         chosen = _agreed(np.stack(points), np.stack(away), RECOVERED_WITHIN)
     claim = Estimates(points=chosen, confidence=np.ones(len(form)), certified=np.zeros(len(form), dtype=bool))
-    return Attempt(label="aligned views", rows=np.arange(len(form)), claim=claim, seconds=clock.seconds)
+    return Attempt(label="aligned views", rows=target.rows, claim=claim.take(target.rows), seconds=clock.seconds)
 
 
 def _agreed(

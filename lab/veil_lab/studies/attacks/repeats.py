@@ -102,9 +102,9 @@ class RepeatRow:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class AttackedRepeat:
-    """Number of attacked `features`, and the scores for each number of uploads by the name of the attack."""
+    """Number of attacked features by the unit of an attack, and its scores by number of uploads and name of the attack."""
 
-    features: int
+    features: Mapping[ErrorUnit, int]
     scores: Mapping[int, Mapping[str, Score]]
 
 
@@ -113,12 +113,14 @@ def repeats_study(
     pools: FormPools,
     settings: Sequence[FormSetting] = SETTINGS,
     *,
+    most: int = WORDS_SENT,
     seed: int = 0,
     progress: StepProgress = ignore_steps,
 ) -> list[RepeatRow]:
     """Rows of all forms, kinds, numbers of uploads and units, each of its best attack.
 
-    Raises InputError without any set, or for a set of less than five repeats.
+    Descriptors of at most `most` features of each photograph are attacked, words and positions of all. Raises
+    InputError without any set, or for a set of less than five repeats.
     """
     if not sets or min(len(item.features) for item in sets) < max(UPLOADS):
         raise InputError(f"give one or more photographs, with {max(UPLOADS)} near repeats of each")
@@ -132,7 +134,7 @@ def repeats_study(
             attacked = []
             for item in (item for item in sets if item.kind == kind):
                 count.begin(f"{setting.name}: {kind}s of {item.photograph}")
-                attacked.append(_attacked(setting, item, pools, dictionary, seed))
+                attacked.append(_attacked(setting, item, pools, dictionary, Effort(features=most, seed=seed)))
             for uploads in UPLOADS:
                 rows += _best(setting.name, kind, uploads, attacked, seed)
     return rows
@@ -155,10 +157,10 @@ def _dictionary(database: Codebook, seed: int) -> Codebook:
 
 
 def _attacked(
-    setting: FormSetting, item: RepeatSet, pools: FormPools, dictionary: Codebook | None, seed: int
+    setting: FormSetting, item: RepeatSet, pools: FormPools, dictionary: Codebook | None, effort: Effort
 ) -> AttackedRepeat:
     """Scores of all attacks on one set of near repeats."""
-    device = seeded(f"repeats {seed}")  # one secret for all photographs, as one device has
+    device = seeded(f"repeats {effort.seed}")  # one secret for all photographs, as one device has
     public = dictionary if setting.descriptors == "words" else pools.codebook
     first, *others = (
         _as_sent(released_as(setting, features, pools, dictionary=dictionary, randomness=device, gravity=LEVEL_DOWN))
@@ -173,11 +175,12 @@ def _attacked(
             {item.photograph: first},
             {item.photograph: truth},
             Knowledge(codebook=public, decoys=None, database=pools.database, others=seen, learned=pools.learned),
-            effort=Effort(features=WORDS_SENT, seed=seed),
+            effort=effort,
             attacks=(*attacks, *aligned_attacks(item.alignments[: uploads - 1])),
         )
         scores[uploads] = {item.attack: item.score for item in findings(examined) if item.score is not None}
-    return AttackedRepeat(features=len(first), scores=scores)
+    sent = len(first)
+    return AttackedRepeat(features={"descriptor": min(sent, effort.features), "word": sent, "px": sent}, scores=scores)
 
 
 def _as_sent(message: Message) -> Message:
@@ -188,10 +191,10 @@ def _as_sent(message: Message) -> Message:
 
 def _best(form: str, kind: RepeatKind, uploads: int, tried: Sequence[AttackedRepeat], seed: int) -> list[RepeatRow]:
     """Rows of the best attack of each unit; a photograph on which an attack cannot be run counts as nothing recovered."""
-    counts = np.array([item.features for item in tried])
     best: dict[ErrorUnit, RepeatRow] = {}
     for attack, unit in {name: score.unit for item in tried for name, score in item.scores[uploads].items()}.items():
         known = [item.scores[uploads][attack].shares if attack in item.scores[uploads] else {} for item in tried]
+        counts = np.array([item.features[unit] for item in tried])
         hits = [[shares[name].count if shares else 0 for name in SHOWN[unit]] for shares in known]
         pooled = pooled_shares(np.array(hits), counts, seed=seed)
         if unit not in best or pooled.shares > best[unit].shares:

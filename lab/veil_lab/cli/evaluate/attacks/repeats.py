@@ -18,13 +18,13 @@ from veil.files.codebooks import bundled_codebook, bundled_decoys, read_codebook
 from veil.files.photographs.pictures import named_pictures, read_picture
 from veil.mechanisms.release import made_from
 from veil.report.tables import Name, Table, Words, interval, numbers, percent
-from veil_lab.studies.attacks.form_releases import FormPools
+from veil_lab.studies.attacks.form_releases import WORDS_SENT, FormPools
 from veil_lab.studies.attacks.repeats import UPLOADS, RepeatRow, RepeatSet, repeats_study
 from veil_lab.training.altered import RepeatKind, near_repeats
 
 EXAMPLES = """\
   veil evaluate repeats strecha/fountain-P11/images --photographs 4
-  veil evaluate repeats strecha/fountain-P11/images --photographs 1 --learned
+  veil evaluate repeats strecha/fountain-P11/images --photographs 4 --learned --attacked-features 60
   veil evaluate repeats fox/images sacre_coeur --decoys pool.npz --photographs 20 --json repeats.json
 """
 WITHIN = {"descriptor": "0.1 / 0.2 / 0.4", "px": "5 / 20 px", "word": "right word"}
@@ -41,9 +41,14 @@ class EvaluateRepeats(Record):
     photos: tuple[Path, ...] = positional("photos of which near repeats are made", metavar="PHOTOS")
     decoys: Path | None = option("pool for decoys and the attacker's database (default: the bundled one)", metavar="FILE")
     learned: bool = option(
-        "attack subspaces with the bundled networks, too: 40 s of a core for each release and number of uploads", default=False
+        "attack subspaces with the bundled networks, too: 40 s of a core for each release and number of uploads, or less with "
+        "--attacked-features",
+        default=False,
     )
     photographs: int = option("photographs attacked at most, evenly taken (default %(default)s)", default=8, parse=at_least(1))
+    attacked_features: int | None = option(
+        "features of each photograph whose descriptors are attacked (default all)", parse=at_least(1), metavar="N"
+    )
     max_features: int = option("features per image at most (default %(default)s)", default=8192, parse=at_least(10))
     seed: int = option("seed of noise, motion and releases (default %(default)s)", default=0, parse=at_least(0))
     json: Path | None = json_file()
@@ -78,7 +83,8 @@ def _repeats(arguments: EvaluateRepeats) -> int:
     if arguments.learned:
         pools = replace(pools, learned=bundled_learned_model())
     with StepBar("attacking") as bar:
-        rows = repeats_study(sets, pools, seed=arguments.seed, progress=bar)
+        most = arguments.attacked_features or WORDS_SENT
+        rows = repeats_study(sets, pools, most=most, seed=arguments.seed, progress=bar)
     write_json(arguments.json, {"rows": [row.as_json() for row in rows]})
     say(arguments, f"{rows[0].photographs} photographs")
     say_table(arguments, repeats_table(rows))
