@@ -8,7 +8,8 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from veil.attacks.distribution.modes import Modes  # noqa: E402
-from veil.attacks.distribution.whole_photograph import PhotographTransformer, transformer_beliefs  # noqa: E402
+from veil.attacks.distribution.whole_photograph import transformer_beliefs  # noqa: E402
+from veil.space import Space  # noqa: E402
 from veil_lab.training.photograph_batches import (  # noqa: E402
     AttackedFeatures,
     CandidateStore,
@@ -24,6 +25,7 @@ from veil_lab.training.photograph_training import (  # noqa: E402
 )
 
 DIM, MODES, PER_PHOTOGRAPH = 6, 10, 20
+SPACE = Space(descriptor="sift", normalization="L2", dim=DIM)
 SMALL = TransformerSizes(width=16, layers=2, heads=2, hidden=24, read=20, distance=8)
 
 
@@ -52,46 +54,38 @@ def planted(photographs: int, *, seed: int = 0) -> CandidateStore:
     return CandidateStore(**every, **halves, photographs=tuple(views))
 
 
-def scrambled(*, begin: bool) -> PhotographModule:
+def scrambled() -> PhotographModule:
     """A module none of whose weights is zero."""
     torch.manual_seed(2)
-    module = PhotographModule(DIM, SMALL, begin=begin).eval()
+    module = PhotographModule(DIM, SMALL).eval()
     with torch.no_grad():
         for item in module.parameters():
             item.add_(0.2 * torch.randn_like(item))
     return module
 
 
-@pytest.mark.parametrize("begin", [False, True])
-@pytest.mark.parametrize("hidden", [False, True])
-def test_numpy_gives_what_torch_gives(begin: bool, hidden: bool) -> None:
-    store, module = planted(2), scrambled(begin=begin)
+def test_numpy_gives_what_torch_gives() -> None:
+    """Behind lines: NumPy's network never sees positions. The second photograph is padded."""
+    store, module = planted(2), scrambled()
     chosen = [
-        AttackedFeatures(rows=view.rows[:size], judged=size, spacing=None if hidden else view.spacing)
-        for (view,), size in zip(store.photographs, (20, 13), strict=True)  # the second is padded
+        AttackedFeatures(rows=view.rows[:size], judged=size, spacing=None)
+        for (view,), size in zip(store.photographs, (20, 13), strict=True)
     ]
     with torch.no_grad():
-        beliefs, ways, begun = module(batch_of(store, chosen))
-    network = PhotographTransformer(arrays=module.arrays())
+        beliefs, ways = module(batch_of(store, chosen))
+    network = module.network(SPACE, source="planted")
     for place, item in enumerate(chosen):
         count = len(item.rows)
         points, ratios = store.points[item.rows].double().numpy(), store.log_ratios[item.rows].double().numpy()
-        keypoints = store.keypoints[item.rows].double().numpy()
-        logs, moves = transformer_beliefs(
-            Modes(points=np.where(np.isfinite(ratios)[..., None], points, np.nan), log_ratios=ratios),
-            network,
-            None if hidden else keypoints,
-            spacing=item.spacing or 1.0,
-            context=begun[-1][place, :count].double().numpy() if begin else None,
-        )
         known = np.isfinite(ratios)
+        logs, moves = transformer_beliefs(Modes(points=np.where(known[..., None], points, np.nan), log_ratios=ratios), network)
         assert np.allclose(logs[known], beliefs[-1][place, :count].numpy()[known], atol=2e-4)
         assert np.allclose(moves, ways[place, :count].numpy(), atol=2e-5)
         assert np.ptp(logs[known]) > 0.5  # the weights say something
 
 
 def test_hidden_positions_and_padding_change_nothing() -> None:
-    store, module = planted(2), scrambled(begin=True)
+    store, module = planted(2), scrambled()
     (view,), (other,) = store.photographs
     hidden = AttackedFeatures(rows=view.rows[:9], judged=9, spacing=None)
     with torch.no_grad():
@@ -105,6 +99,7 @@ def test_hidden_positions_and_padding_change_nothing() -> None:
     assert not torch.allclose(alone, seen, atol=1e-2)  # positions that are seen matter
 
 
+@pytest.mark.slow
 def test_it_learns_the_sign_that_candidates_of_a_photograph_share() -> None:
     """Alone, no candidate shows that it is true: a photograph has either sign."""
     store, unseen = planted(60), planted(12, seed=1)

@@ -115,10 +115,10 @@ def test_releases_are_of_what_a_photograph_sends(door: dict[str, Features], dens
 
 def test_the_truth_lies_by_its_flat(door: dict[str, Features], density: DensityNetwork) -> None:
     """Statistics bounded on both sides: dither moves a descriptor a little; a broken twin has another photograph's truth."""
-    from veil_lab.training.simulated_releases import ReleaseMaker
+    from veil_lab.training.simulated_releases import _Maker
 
     photographs = [item.drawn(80, generator("flat")) for item in list(door.values())[:3]]
-    maker = ReleaseMaker(photographs, bundled_codebook(), generator("maker"))
+    maker = _Maker(photographs, bundled_codebook(), generator("maker"))
     origin, basis = maker.lifted(photographs[0], 0, False)
     off = []
     for item in photographs[:2]:

@@ -13,19 +13,19 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from jaxtyping import Bool, Float32, Int64
+from jaxtyping import Float32, Int64
 
-from veil.attacks.distribution.context import DISTANCE_INPUTS, NEIGHBORS, ContextNetwork
-from veil.errors import RangeError
-from veil_lab.training.context_training import (
-    FIRST_ROUND,
-    MISSED,
-    NEAR,
-    VERTEX_SCALE,
-    VERTEX_WEIGHT,
-    ContextBatch,
-    ContextModule,
+from veil.attacks.distribution.context import DISTANCE_INPUTS
+from veil.attacks.distribution.whole_photograph import (
+    LEAST_BELIEF,
+    MASKED,
+    RATIO_UNIT,
+    WAY_SCALE,
+    PhotographTransformer,
 )
+from veil.errors import RangeError
+from veil.space import Space
+from veil_lab.training.context_training import FIRST_ROUND, MISSED, NEAR, VERTEX_WEIGHT
 from veil_lab.training.photograph_batches import (
     KINDS,
     AttackedFeatures,
@@ -36,11 +36,6 @@ from veil_lab.training.photograph_batches import (
     read_distances,
 )
 from veil_lab.training.simulated_releases import Tensor, functional, nn, torch
-
-# What stands for minus infinity, and the lowest log belief that attention and networks read.
-MASKED, LEAST_BELIEF = -1e4, -15.0
-# Log ratios are read in units of this.
-RATIO_UNIT = 4.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,75 +58,6 @@ class TransformerSizes:
             raise RangeError(f"sizes of a transformer are at least 1, got {self}")
         if self.width % self.heads:
             raise RangeError(f"{self.heads} heads do not divide a width of {self.width}; choose a multiple")
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class HeardBatch(ContextBatch):
-    """A batch of context in which features hear some of their neighbors only: `heard`."""
-
-    heard: Bool[Tensor, "features neighbors"]
-
-
-class HearingModule(ContextModule):
-    """Networks of context that listen only to neighbors that are heard."""
-
-    def _fits(self, batch: Any) -> Float32[Tensor, "features neighbors modes modes"]:
-        return torch.where(batch.heard[:, :, None, None], super()._fits(batch), 1.0)
-
-    def spread(self, batch: PhotographBatch) -> list[Float32[Tensor, "photographs features modes"]]:
-        """Log beliefs after each round, of the features of a padded batch; zero for padding."""
-        return self.answers(batch)[0]
-
-    def answers(self, batch: PhotographBatch) -> tuple[list[Tensor], Tensor]:
-        """Log beliefs as `spread` has them, and the ways (photographs, features, modes, dim) to the vertices."""
-        real = batch.real
-        rounds, ways = self(heard_batch(batch))
-        empty = torch.zeros_like(batch.log_ratios)
-        logs = [empty.index_put((real,), of.clamp(min=-50.0)) for of in rounds]
-        return logs, torch.zeros_like(batch.inputs).index_put((real,), ways)
-
-    def load(self, network: ContextNetwork) -> None:
-        """Take the weights of a network that was trained before."""
-        near, vertex = network.neighbors, network.vertex
-        vertex = vertex._replace(w2=vertex.w2 / np.float32(VERTEX_SCALE), b2=vertex.b2 / np.float32(VERTEX_SCALE))
-        layers = {self.alone: network.alone, self.style: network.style, self.whole: network.whole, self.vertex: vertex}
-        layers |= {self.code: near.code, self.distance: near.distance}
-        with torch.no_grad():
-            for module, of in layers.items():
-                for place, (weight, bias) in ((0, (of.w1, of.b1)), (2, (of.w2, of.b2))):
-                    module[place].weight.copy_(torch.from_numpy(weight.T))
-                    module[place].bias.copy_(torch.from_numpy(bias))
-            self.pair.weight.copy_(torch.from_numpy(near.pair.T))
-            self.pair.bias.copy_(torch.from_numpy(near.pair_bias))
-            self.out.weight.copy_(torch.from_numpy(near.out[None]))
-            self.out.bias.fill_(near.out_bias)
-            self.sharpness.fill_(network.sharpness)
-            for parameter, share in ((self.mistaken, near.mistaken), (self.damping, network.damping)):
-                parameter.fill_(math.log(share / (1 - share)) if share < 1 else 20.0)
-
-
-def heard_batch(batch: PhotographBatch) -> HeardBatch:
-    """The features of photographs one after the other, each with its nearest keypoints where positions are seen."""
-    real = batch.real
-    count, width = real.shape
-    read = read_distances(batch.keypoints, batch.spacing)
-    away = read[..., 2] + torch.where(real, 0.0, math.inf)[:, None]
-    away = away.masked_fill(torch.eye(width, dtype=torch.bool, device=away.device), math.inf)
-    nearest = away.topk(min(NEIGHBORS, width), 2, largest=False)
-    heard = torch.isfinite(nearest.values) & batch.placed[:, None, None]
-    places = torch.cumsum(real.flatten(), 0).view(real.shape) - 1  # rows among the features that are real
-    rows = places.gather(1, nearest.indices.flatten(1)).view(nearest.indices.shape).clamp(min=0)
-    distances = read.gather(2, nearest.indices[..., None].expand(-1, -1, -1, read.shape[3]))
-    photograph: Int64[Tensor, "photographs features"] = torch.arange(count, device=real.device)[:, None].expand_as(real)
-    return HeardBatch(
-        inputs=batch.inputs[real],
-        log_ratios=batch.log_ratios[real],
-        known=batch.known[real],
-        photograph=photograph[real],
-        neighbors=rows[real],
-        distances=distances[real],
-        heard=heard[real],
-    )
 
 
 class TransformerLayer(nn.Module):
@@ -164,19 +90,18 @@ class TransformerLayer(nn.Module):
 class PhotographModule(nn.Module):
     """Transformer over candidates: tokens are the modes of all features of a photograph.
 
-    - `embed` reads a mode, its log ratio, whether positions are seen, and with `begin` what context believes of it.
+    - `embed` reads a mode, its log ratio, and whether positions are seen.
     - `distance` says for each layer and head how much more a token attends to features at a distance; `same`, `anywhere` and
       `to_registers` take its place within a feature, where positions are hidden, and for registers.
     - `believed` says how much a layer's heads attend to what is believed so far.
     - `choice` and `vertex` read the belief and the way to the vertex.
     """
 
-    def __init__(self, dim: int, sizes: TransformerSizes | None = None, *, begin: bool = False, dropout: float = 0.1) -> None:
+    def __init__(self, dim: int, sizes: TransformerSizes | None = None, *, dropout: float = 0.1) -> None:
         super().__init__()
         self.sizes = sizes = sizes or TransformerSizes()
-        self.begin = HearingModule(dim) if begin else None
         width, rows = sizes.width, (sizes.layers, sizes.heads)
-        self.embed = _perceptron(dim + 2 + begin, sizes.read, width)
+        self.embed = _perceptron(dim + 2, sizes.read, width)
         self.registers = nn.Parameter(torch.randn(sizes.registers, width))
         self.distance = _perceptron(DISTANCE_INPUTS, sizes.distance, sizes.layers * sizes.heads)
         self.same, self.anywhere = nn.Parameter(torch.zeros(rows)), nn.Parameter(torch.zeros(rows))
@@ -186,24 +111,17 @@ class PhotographModule(nn.Module):
         self.choice, self.vertex = nn.Linear(width, 1, bias=False), nn.Linear(width, dim)
         for item in (self.choice.weight, self.vertex.weight, self.vertex.bias):
             nn.init.zeros_(item)
-        self.sharpness, self.trust = nn.Parameter(torch.tensor(0.75)), nn.Parameter(torch.tensor(1.0))
+        self.sharpness = nn.Parameter(torch.tensor(0.75))
 
-    def forward(self, batch: PhotographBatch) -> tuple[list[Tensor], Tensor, list[Tensor]]:
-        """Log beliefs before the first layer and after each, the ways to the vertices, and log beliefs of context.
+    def forward(self, batch: PhotographBatch) -> tuple[list[Tensor], Tensor]:
+        """Log beliefs before the first layer and after each, and the ways to the vertices.
 
         Shapes: (photographs, features, modes), and dim more for the ways.
         """
         count, features, modes, _ = batch.inputs.shape
-        begun: list[Tensor] = []
         parts = [batch.inputs, batch.log_ratios[..., None] / RATIO_UNIT]
         parts.append(batch.placed.float()[:, None, None, None].expand(-1, features, modes, -1))
         first = self.sharpness * batch.log_ratios
-        if self.begin is not None:
-            with torch.autocast(batch.inputs.device.type, enabled=False):
-                begun = self.begin.spread(batch)
-            read = begun[-1].clamp(min=LEAST_BELIEF)
-            parts.append(read[..., None] / RATIO_UNIT)
-            first = self.trust * read
         tokens = self.embed(torch.cat(parts, 3)).float().flatten(1, 2)
         tokens = torch.cat([self.registers.expand(count, -1, -1), tokens], 1)
         attended = self._attended(batch)
@@ -211,8 +129,8 @@ class PhotographModule(nn.Module):
         for number, layer in enumerate(self.layers):
             tokens = layer(tokens, self._bias(attended[number], beliefs[-1], batch.known, number))
             beliefs.append(self._beliefs(tokens, first, batch.known))
-        ways = VERTEX_SCALE * self.vertex(self.last(tokens[:, self.sizes.registers :])).float()
-        return beliefs, ways.unflatten(1, (features, modes)), begun
+        ways = WAY_SCALE * self.vertex(self.last(tokens[:, self.sizes.registers :])).float()
+        return beliefs, ways.unflatten(1, (features, modes))
 
     def _beliefs(self, tokens: Tensor, first: Tensor, known: Tensor) -> Tensor:
         logits = (self.last(tokens[:, self.sizes.registers :]).float() * self.choice.weight.float()[0]).sum(2).view(first.shape)
@@ -239,29 +157,32 @@ class PhotographModule(nn.Module):
         blocks = (attended[..., None] + keys[:, :, None]).flatten(3).to(kind)
         return blocks[:, :, :, None].expand(-1, -1, -1, modes, -1).flatten(2, 3)
 
-    def arrays(self) -> dict[str, np.ndarray]:
-        """All weights by name, float32; matrices are inputs x outputs."""
+    def network(self, space: Space, *, source: str) -> PhotographTransformer:
+        """The network for NumPy, which never sees positions: what serves them is left out."""
         state = {name: item.detach().float().cpu().numpy() for name, item in self.state_dict().items()}
-        is_matrix = {name: item.ndim == 2 and name.endswith("weight") for name, item in state.items()}
-        return {name: np.ascontiguousarray(item.T if is_matrix[name] else item) for name, item in state.items()}
+        arrays = {
+            name: np.ascontiguousarray(item.T if item.ndim == 2 and name.endswith("weight") else item)
+            for name, item in state.items()
+            if not name.startswith("distance.")
+        }
+        arrays["embed.0.weight"] = arrays["embed.0.weight"][:-1]  # the last row reads whether positions are seen
+        return PhotographTransformer(space=space, arrays=arrays, source=source)
 
 
 def photograph_loss(module: PhotographModule, batch: PhotographBatch) -> Float32[Tensor, ""]:
     """Cross entropy of the beliefs of every layer with the modes near the truth, and the distance to it that remains.
 
-    Features without a mode within `MISSED` are left out. Beliefs of context count as much as those of all layers.
+    Features without a mode within `MISSED` are left out.
     """
-    beliefs, ways, begun = module(batch)
+    beliefs, ways = module(batch)
     nearest, best = batch.gaps.min(2)
     near = (nearest < MISSED) & batch.judged
     gaps = batch.gaps.clamp(max=10.0)
     wanted = torch.softmax(-gaps.square() / (2 * NEAR**2), 2) * near[..., None]
     count = near.sum().clamp(min=1)
     loss: Any = 0.0
-    for logs in (beliefs, begun):
-        weights = np.linspace(FIRST_ROUND, 1, len(logs)) / max(len(logs), 1)
-        for weight, of in zip(weights, logs, strict=True):
-            loss = loss - float(weight) * (wanted * of.clamp(min=-50)).sum() / count
+    for weight, of in zip(np.linspace(FIRST_ROUND, 1, len(beliefs)) / len(beliefs), beliefs, strict=True):
+        loss = loss - float(weight) * (wanted * of.clamp(min=-50)).sum() / count
     left = remaining(batch, ways, best).norm(dim=2)
     return loss + VERTEX_WEIGHT * (left * near).sum() / count
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from copy import copy
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -108,7 +107,7 @@ def simulated_releases(
     require_photographs(photographs)
     device, search = torch_device(options.device), search or ModeOptions()
     large = [item for item in photographs if len(item) >= LEAST_FEATURES]
-    maker = ReleaseMaker(large, book, np.random.default_rng(options.seed))
+    maker = _Maker(large, book, np.random.default_rng(options.seed))
     network, bases = TorchDensity.of(density, device), [torch.from_numpy(base).to(device) for base in maker.bases()]
     releases: list[SimulatedRelease] = []
     for item, group, is_mirrored in maker.rounds(options.releases):
@@ -145,25 +144,15 @@ def _has_mirror(features: Features) -> bool:
     return features.space.descriptor == "sift" and features.space.dim == len(MIRROR)
 
 
-class ReleaseMaker:
-    """Releases of photographs before their modes are searched, as `random` draws them.
-
-    `released` lists the photographs with the numbers of their groups; `space` is that of the releases.
-    """
+class _Maker:
+    """Releases of photographs before their modes are searched, as `random` draws them."""
 
     def __init__(self, photographs: Sequence[Features], book: Codebook, random: np.random.Generator) -> None:
         numbers = {digest: row for row, digest in enumerate(dict.fromkeys(item.image_digest for item in photographs))}
         self._groups = [[x for x in photographs if numbers[x.image_digest] % GROUPS == group] for group in range(GROUPS)]
         self._pools = [np.concatenate([item.descriptors for item in group]) for group in self._groups]
         self._book, self._random = book, random
-        self.released = [(item, number) for number, group in enumerate(self._groups) for item in group]
         self.space = book.compression.hardened_space
-
-    def drawing(self, random: np.random.Generator) -> ReleaseMaker:
-        """Another maker of the same photographs that draws by `random`."""
-        other = copy(self)
-        other._random = random
-        return other
 
     def bases(self) -> list[Float32[np.ndarray, "entries dim"]]:
         """For each group at most `DATABASE` of its descriptors, where searches in subspaces of another group begin."""
@@ -178,7 +167,7 @@ class ReleaseMaker:
 
         Each round has an order of its own, and every second one is mirrored.
         """
-        every = self.released
+        every = [(item, number) for number, group in enumerate(self._groups) for item in group]
         order = self._random.permutation(len(every))
         for number in range(count):
             turn, place = divmod(number, len(every))
@@ -187,16 +176,9 @@ class ReleaseMaker:
             yield *every[order[place]], turn % 2 == 1
 
     def leaving(self, features: Features) -> list[Int64[np.ndarray, "features"]]:
-        """Rows that leave, in ascending order: those of all views, the largest first. Empty if they are too few.
-
-        Some releases hold everything that a part of the photograph has.
-        """
+        """Rows that leave, in ascending order: those of all views, the largest first. Empty if they are too few."""
         if self._random.random() < EVERYTHING_SHARE:  # of the upper part, where neighbors stay neighbors
             return [np.sort(np.argsort(features.keypoints[:, 1], kind="stable")[:MOST_FEATURES])]
-        return self.leaving_apart(features)
-
-    def leaving_apart(self, features: Features) -> list[Int64[np.ndarray, "features"]]:
-        """Rows that leave as `leaving` has them, never more than `privatize` sends."""
         randomness = seeded("simulated")
         rows = selected_rows(features, Selection(features=MOST_FEATURES), randomness)
         counts = [max(round(len(rows) * share), LEAST_FEATURES) for share in VIEWS]
