@@ -84,6 +84,28 @@ def test_numpy_gives_what_torch_gives() -> None:
         assert np.ptp(logs[known]) > 0.5  # the weights say something
 
 
+def test_a_store_holds_what_releases_hold() -> None:
+    """Inverse pair: views of two releases, one after the other; modes that are not there are infinitely far."""
+    from veil_lab.training.simulated_releases import ReleaseView, SimulatedRelease
+
+    store = planted(2)
+    releases = []
+    for (view,) in store.photographs:
+        members = torch.arange(5, 15)
+        nothing = torch.zeros(10, 0, dtype=torch.int64), torch.zeros(10, 0, 8)
+        of = ReleaseView(members=members, neighbors=nothing[0], distances=nothing[1])
+        fields = {
+            name: getattr(store, name)[view.rows].float() for name in ("points", "log_ratios", "truth", "basis", "keypoints")
+        }
+        releases.append(SimulatedRelease(**fields, views=(of,)))
+    back = CandidateStore.of(releases)
+    assert all(torch.equal(getattr(back, name), getattr(store, name)) for name in ("points", "log_ratios", "truth", "basis"))
+    assert torch.equal(torch.isinf(back.gaps), torch.isinf(store.gaps)) and torch.isinf(back.gaps[3, 3:]).all()
+    assert torch.allclose(back.gaps[torch.isfinite(back.gaps)], store.gaps[torch.isfinite(store.gaps)], atol=2e-3)
+    assert [of.rows.tolist() for (of,) in back.photographs] == [list(range(5, 15)), list(range(25, 35))]
+    assert np.allclose(back.photographs[1][0].keypoints, store.keypoints[25:35].numpy())
+
+
 def test_hidden_positions_and_padding_change_nothing() -> None:
     store, module = planted(2), scrambled()
     (view,), (other,) = store.photographs

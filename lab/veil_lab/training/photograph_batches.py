@@ -13,7 +13,7 @@ import numpy as np
 from jaxtyping import Bool, Float16, Float32, Float64, Int64
 
 from veil.attacks.distribution.context import BUMPS, FARTHEST, NEIGHBORS, mean_spacing, neighbor_rows
-from veil_lab.training.simulated_releases import Tensor, torch
+from veil_lab.training.simulated_releases import SimulatedRelease, Tensor, torch
 
 # Features of a photograph in a batch at most: those attacked with their neighbors, or a window.
 MOST_AT_ONCE = 336
@@ -59,6 +59,30 @@ class CandidateStore:
     basis: Float16[Tensor, "features m dim"]
     keypoints: Float32[Tensor, "features 2"]
     photographs: tuple[tuple[StoredView, ...], ...]
+
+    @staticmethod
+    def of(releases: Sequence[SimulatedRelease]) -> CandidateStore:
+        """The store of these releases, of which there is at least one, on their device."""
+        photographs, first = [], 0
+        for release in releases:
+            keypoints = release.keypoints.cpu().numpy().astype(np.float64)
+            members = [view.members.cpu().numpy() for view in release.views]
+            photographs.append(tuple(StoredView.of(first + rows, keypoints[rows]) for rows in members))
+            first += len(keypoints)
+        points, ratios, truth, basis, keypoints = (
+            torch.cat([getattr(release, name) for release in releases])
+            for name in ("points", "log_ratios", "truth", "basis", "keypoints")
+        )
+        gaps = torch.cat([(release.points - release.truth[:, None]).norm(dim=2) for release in releases])
+        return CandidateStore(
+            points=points.half(),
+            log_ratios=ratios,
+            gaps=torch.where(torch.isfinite(ratios), gaps, math.inf),
+            truth=truth,
+            basis=basis.half(),
+            keypoints=keypoints,
+            photographs=tuple(photographs),
+        )
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -6,8 +6,7 @@ Theory: learned_attacks.md#whole-photograph.
 from __future__ import annotations
 
 import math
-import time
-from collections.abc import Callable
+from collections.abc import Sequence
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from typing import Any
@@ -24,10 +23,12 @@ from veil.attacks.distribution.whole_photograph import (
     PhotographTransformer,
 )
 from veil.errors import RangeError
+from veil.progress import Progress, ignore_progress
 from veil.space import Space
 from veil_lab.training.context_training import FIRST_ROUND, MISSED, NEAR, VERTEX_WEIGHT
 from veil_lab.training.photograph_batches import (
     KINDS,
+    MOST_AT_ONCE,
     AttackedFeatures,
     CandidateStore,
     PhotographBatch,
@@ -35,7 +36,10 @@ from veil_lab.training.photograph_batches import (
     drawn_features,
     read_distances,
 )
-from veil_lab.training.simulated_releases import Tensor, functional, nn, torch
+from veil_lab.training.simulated_releases import SimulatedRelease, Tensor, functional, nn, torch
+
+# Pairs of features in a batch, by the kind of device.
+PAIRS = {"cpu": 1e5, "cuda": 1.2e6}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -200,14 +204,13 @@ def remaining(batch: PhotographBatch, ways: Tensor, chosen: Int64[Tensor, "photo
 class PhotographTraining:
     """Options of the training of the transformer.
 
-    It ends after `seconds` or `steps`, whichever comes first. A batch has photographs of some `pairs` pairs of features in all,
-    at most `photographs` of them. `rate` is the largest learning rate; inputs, whose entries are of the order of 1, get normal
+    A batch has at most `photographs` photographs of some `pairs` pairs of features in all (None: 100,000, or 1.2 million on a
+    graphics processor, of which that takes 16 GB). `rate` is the largest learning rate; inputs, whose entries are of the order of 1, get normal
     `noise`. What is kept are averages of weights over some `averaged` steps. Raises RangeError for values outside their range.
     """
 
-    seconds: float = math.inf
     steps: int = 1000
-    pairs: float = 1.2e6
+    pairs: float | None = None
     photographs: int = 64
     rate: float = 1.2e-3
     decay: float = 0.05
@@ -216,10 +219,31 @@ class PhotographTraining:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        if not (self.seconds > 0 and self.pairs > 0 and min(self.steps, self.photographs, self.averaged) >= 1):
-            raise RangeError(f"a training needs time, steps and photographs, got {self}")
+        if not min(self.steps, self.photographs, self.averaged) >= 1 or not (self.pairs is None or self.pairs > 0):
+            raise RangeError(f"a training needs steps, photographs and pairs, got {self}")
         if not (0 < self.rate < 1 and self.decay >= 0 and self.noise >= 0 and self.seed >= 0):
             raise RangeError(f"rate lies between 0 and 1, and decay, noise and seed are 0 or more; got {self}")
+
+
+def train_transformer(
+    releases: Sequence[SimulatedRelease],
+    *,
+    space: Space,
+    source: str,
+    options: PhotographTraining | None = None,
+    progress: Progress = ignore_progress,
+) -> PhotographTransformer:
+    """The transformer for releases in `space` that `releases`, at least one, teach, trained on the device where they are.
+
+    Its source names the releases, steps and seed beside `source`.
+    """
+    options, store = options or PhotographTraining(), CandidateStore.of(releases)
+    torch.manual_seed(options.seed)
+    module = PhotographModule(space.dim).to(store.points.device)
+    if store.points.device.type == "cuda":
+        torch.backends.cuda.enable_cudnn_sdp(False)  # has no derivative by what is added to scores
+    trained = train_photograph(module, store, options=options, progress=progress)
+    return trained.network(space, source=f"{source}; {len(releases)} releases, {options.steps} steps, seed {options.seed}")
 
 
 def train_photograph(
@@ -227,42 +251,43 @@ def train_photograph(
     store: CandidateStore,
     *,
     options: PhotographTraining | None = None,
-    on_step: Callable[[int, float, PhotographModule], None] = lambda step, loss, averaged: None,
+    progress: Progress = ignore_progress,
 ) -> PhotographModule:
     """The averaged weights of `module`, trained on the releases of `store` on the device where both are.
 
-    `on_step` is called after each step with its number, the loss (NaN but for every 50th step), and the averaged weights so
-    far. Where a graphics processor runs out of memory, later batches are smaller.
+    Where a graphics processor runs out of memory, later batches are smaller.
     """
     options = options or PhotographTraining()
-    random, began = np.random.default_rng(options.seed), time.monotonic()
+    random, device = np.random.default_rng(options.seed), store.points.device.type
     averaged = deepcopy(module).eval()
     optimizer = torch.optim.AdamW(_groups(module, options), lr=options.rate, betas=(0.9, 0.98), eps=1e-7)
-    pairs, step = options.pairs, 0
+    pairs, step = options.pairs or PAIRS[device], 0
     module.train()
-    while step < options.steps and time.monotonic() - began < options.seconds:
-        done = max(step / options.steps, (time.monotonic() - began) / options.seconds)
+    while step < options.steps:
+        done = step / options.steps
         for group in optimizer.param_groups:
             group["lr"] = options.rate * min(1.0, done / 0.04 + 1e-3) * (0.01 + 0.99 * (1 + math.cos(math.pi * done)) / 2)
         kind = int(random.choice(len(KINDS), p=KINDS))
         chosen = _within(drawn_features(store, kind, options.photographs, random), pairs)
         try:
-            loss = _step(module, optimizer, _noisy(batch_of(store, chosen), options.noise))
+            _step(module, optimizer, _noisy(batch_of(store, chosen), options.noise))
         except torch.cuda.OutOfMemoryError:
             optimizer.zero_grad(set_to_none=True)
             torch.cuda.empty_cache()
+            if pairs < MOST_AT_ONCE**2:  # one photograph is too much
+                raise
             pairs *= 0.7
             continue
         step += 1
         share = 1 / min(options.averaged, 1 + step / 10)
         with torch.no_grad():
             torch._foreach_lerp_(list(averaged.parameters()), list(module.parameters()), share)
-        on_step(step, float(loss) if step % 50 == 0 else math.nan, averaged)
+        progress(step, options.steps)
     return averaged
 
 
-def _step(module: PhotographModule, optimizer: Any, batch: PhotographBatch) -> Float32[Tensor, ""]:
-    """The loss of a batch, after a step against it."""
+def _step(module: PhotographModule, optimizer: Any, batch: PhotographBatch) -> None:
+    """One step against the loss of a batch."""
     device = batch.inputs.device.type
     with torch.autocast(device, dtype=torch.bfloat16, enabled=device == "cuda"):
         loss = photograph_loss(module, batch)
@@ -270,7 +295,6 @@ def _step(module: PhotographModule, optimizer: Any, batch: PhotographBatch) -> F
     loss.backward()
     nn.utils.clip_grad_norm_(module.parameters(), 1.0)
     optimizer.step()
-    return loss.detach()
 
 
 def _groups(module: PhotographModule, options: PhotographTraining) -> list[dict[str, Any]]:

@@ -79,13 +79,8 @@ def slow_beliefs(modes: Modes, network: PhotographTransformer) -> tuple[np.ndarr
         return (values - values.mean()) / math.sqrt(values.var() + 1e-5) * w[f"{name}.weight"] + w[f"{name}.bias"]
 
     def beliefs(of: list[np.ndarray]) -> np.ndarray:
-        raw = [w["sharpness"][0] * h + norm("last", z) @ w["choice.weight"][:, 0] for h, z in zip(ratios, of, strict=True)]
-        return np.array(
-            [
-                a - math.log(sum(math.exp(b) for b, j in zip(raw, owner, strict=True) if j == i))
-                for a, i in zip(raw, owner, strict=True)
-            ]
-        )
+        raw = np.array([norm("last", z) @ w["choice.weight"][:, 0] for z in of]) + w["sharpness"][0] * ratios
+        return raw - np.log([np.exp(raw[owner == i]).sum() for i in owner])
 
     tokens = []
     for i, x, h in zip(owner, place, ratios, strict=True):
