@@ -1,4 +1,4 @@
-"""Training of the attacks `modes`, `context`, `same photograph` and `whole photograph` on the attacker's own photographs, for one codebook."""
+"""Training of the attacks that learn, `modes` to `whole photograph`, on the attacker's own photographs, for one codebook."""
 
 from __future__ import annotations
 

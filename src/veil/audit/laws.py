@@ -28,7 +28,6 @@ SIGMAS = 3.0
 SPECIAL_CASES = {
     "context": ("modes",),
     "same photograph": ("modes",),
-    "whole photograph": ("modes",),
     "matched candidates": ("modes", "matched views"),
     "neighbors": ("posterior",),
 }

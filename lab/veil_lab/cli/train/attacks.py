@@ -27,8 +27,7 @@ EXAMPLES = """\
   veil lab train attacks photos/ -o model.npz                          some forty minutes on two cores
   veil lab train attacks features.h5 -o model.npz --codebook mine.npz  for releases that name a codebook of your own
   veil lab train attacks aliked.h5 -o model.npz                        ALIKED's features, for its bundled codebook
-  veil lab train attacks photos/ -o model.npz --every 2 --copies 5 --context-releases 4000 --context-steps 3000 --whole-steps 2700
-                                                                       as what ships, on a graphics processor
+  veil lab train attacks photos/ -o model.npz --whole-steps 2700       with `whole photograph`, on a graphics processor
   veil lab train attacks photos/ -o model.npz --resume                 go on after an interruption
 """
 # Steps between two states on disk.
