@@ -68,6 +68,7 @@ def test_true_positions_of_another_size_are_rescaled(tmp_path: Path) -> None:
     half = replace(whole, keypoints=whole.keypoints * np.float32(0.5), camera=resized(whole.camera, 320, 240))
     write_features(tmp_path / "half.h5", [(shown.name, half)])
     known = known_images([shown], [tmp_path / "half.h5"], most_px=100)[shown.name]
+    assert known.keypoints is not None
     np.testing.assert_allclose(known.keypoints, whole.keypoints, atol=1e-3)
     write_features(tmp_path / "odd.h5", [(shown.name, replace(whole, camera=resized(whole.camera, 700, 480)))])
     with pytest.raises(InputError, match=r"features of .* are of 700x480 px, in the map it has 640x480 px"):

@@ -13,9 +13,16 @@ import pytest
 from veil.attacks.distribution.context import ContextNetwork
 from veil.attacks.distribution.learned_model import AttackTraining, LearnedModel
 from veil.attacks.distribution.same_photograph import PhotographModel
+from veil.attacks.distribution.whole_photograph import PhotographTransformer
 from veil.attacks.matches.view_weights import DistanceRatio, ViewWeights
 from veil.errors import FileFormatError, InputError
-from veil.files.attack_networks import bundled_learned_model, read_learned_model, write_learned_model
+from veil.files.attack_networks import (
+    bundled_learned_model,
+    read_learned_model,
+    read_photograph_transformer,
+    write_learned_model,
+    write_photograph_transformer,
+)
 
 
 def weights(network: ContextNetwork) -> list[np.ndarray]:
@@ -48,12 +55,49 @@ def test_networks_of_context_come_back(tmp_path: Path) -> None:
     assert one is not None and two is not None
     assert all(np.array_equal(getattr(one, name), getattr(two, name)) for name in ("mean", "axes", "center", "spread"))
     assert one.sharpness == 0.71
+    assert_same(back.whole, model.whole)
 
 
-def test_files_without_a_law_of_photographs_are_read(tmp_path: Path) -> None:
+def assert_same(one: PhotographTransformer | None, two: PhotographTransformer | None) -> None:
+    """Two transformers have the same arrays, space and source."""
+    assert one is not None and two is not None
+    assert one.source == two.source and one.space == two.space and one.arrays.keys() == two.arrays.keys()
+    assert all(np.array_equal(one.arrays[name], item) for name, item in two.arrays.items())
+
+
+def test_files_without_what_came_later_are_read(tmp_path: Path) -> None:
     """Files of the same format that are older hold the two networks alone."""
-    write_learned_model(tmp_path / "old.npz", replace(bundled_learned_model(), photograph=None))
-    assert read_learned_model(tmp_path / "old.npz").photograph is None
+    write_learned_model(tmp_path / "old.npz", replace(bundled_learned_model(), photograph=None, whole=None))
+    old = read_learned_model(tmp_path / "old.npz")
+    assert old.photograph is None and old.whole is None
+
+
+def test_a_transformer_alone_comes_back_and_damaged_ones_are_refused(tmp_path: Path) -> None:
+    """Inverse pair. Broken twins: no array or one too many, NaN, no space, another format, a promise of more than it holds."""
+    network, good = bundled_learned_model().whole, tmp_path / "good.npz"
+    assert network is not None
+    write_photograph_transformer(good, network)
+    assert_same(read_photograph_transformer(good), network)
+    with np.load(good) as stored:
+        arrays = dict(stored)
+    header = json.loads(arrays["header"].tobytes())
+    changes: tuple[dict[str, np.ndarray], ...] = (
+        {"same": np.zeros((0, 8), np.float16)},
+        {"more": np.zeros(3, np.float16)},
+        {"last.bias": np.full(128, np.nan, np.float16)},
+        {"header": np.frombuffer(json.dumps({**header, "format": 9}).encode(), dtype=np.uint8)},
+        {"header": np.frombuffer(json.dumps({**header, "space": {}}).encode(), dtype=np.uint8)},
+    )
+    bad = tmp_path / "bad.npz"
+    for changed in changes:
+        np.savez(bad, **arrays | changed)
+        with pytest.raises(FileFormatError, match="holds no transformer of photographs"):
+            read_photograph_transformer(bad)
+    np.savez_compressed(bad, **arrays | {"registers": np.zeros((1 << 20, 256), np.float16)})
+    with pytest.raises(FileFormatError, match="a trap"):
+        read_photograph_transformer(bad)
+    with pytest.raises(FileFormatError, match="there is no file"):
+        read_photograph_transformer(tmp_path / "none.npz")
 
 
 @pytest.mark.parametrize(
@@ -71,6 +115,9 @@ def test_files_without_a_law_of_photographs_are_read(tmp_path: Path) -> None:
         ("photograph_spread", np.zeros(20)),
         ("photograph_sharpness", np.float64(-1)),
         ("photograph_sharpness", np.zeros(2)),
+        ("whole_same", None),
+        ("whole_vertex.bias", np.full(48, np.nan, dtype=np.float16)),
+        ("whole_more", np.zeros(3, dtype=np.float16)),
     ],
 )
 def test_damaged_networks_are_refused(tmp_path: Path, name: str, value: np.ndarray | None) -> None:
@@ -135,3 +182,7 @@ def test_networks_that_do_not_go_together_are_refused() -> None:
     law = replace(model.photograph, space=other.space)
     with pytest.raises(InputError, match="different spaces"):
         LearnedModel(density=model.density, context=model.context, photograph=law)
+    assert model.whole is not None
+    whole = replace(model.whole, space=other.space)
+    with pytest.raises(InputError, match="different spaces"):
+        LearnedModel(density=model.density, context=model.context, whole=whole)

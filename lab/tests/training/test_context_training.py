@@ -80,6 +80,7 @@ class Planted:
             "log_ratios": self.ratios,
             "truth": self.truth,
             "basis": self.basis,
+            "keypoints": self.keypoints,
         }
         view = ReleaseView(
             members=torch.arange(FEATURES),

@@ -1,4 +1,4 @@
-"""Training of the attacks `modes`, `context` and `same photograph` on the attacker's own photographs, for one codebook."""
+"""Training of the attacks that learn, `modes` to `whole photograph`, on the attacker's own photographs, for one codebook."""
 
 from __future__ import annotations
 
@@ -23,11 +23,13 @@ def train_learned_model(
     source: str,
     options: DensityTraining | None = None,
     context_options: ContextTraining | None = None,
+    whole_steps: int | None = None,
     state: TrainingState | None = None,
     keep: Callable[[TrainingState], None] = lambda state: None,
     on_density: Progress = ignore_progress,
     on_releases: Progress = ignore_progress,
     on_context: Progress = ignore_progress,
+    on_whole: Progress = ignore_progress,
 ) -> LearnedModel:
     """The networks for hardened subspaces that name the codebook `book`, learned from raw features of the attacker's.
 
@@ -35,13 +37,15 @@ def train_learned_model(
       have its digest. Their scales say which features `veil privatize` would send.
     - `source`: stored with the networks.
     - `options`, `context_options`: of the density and of context, as by default `veil lab train attacks` has them.
+    - `whole_steps`: training steps of the transformer of `whole photograph` (None: there is none).
     - `state`, `keep`: of an interrupted training of the density, as `train_density` takes them.
-    - `on_density`, `on_releases`, `on_context`: called with the numbers of steps done and of all.
+    - `on_density`, `on_releases`, `on_context`, `on_whole`: called with the numbers of steps done and of all.
 
     The density is trained in NumPy, context in torch; the law of photographs is fitted in closed form. Raises InputError,
     before any long work, without torch, for photographs of another descriptor, too few of them, and a codebook without a PCA.
     """
     from veil_lab.training.context_training import train_context
+    from veil_lab.training.photograph_training import PhotographTraining, train_transformer
     from veil_lab.training.simulated_releases import require_photographs, simulated_releases, torch_device
 
     options, context_options = options or DensityTraining(), context_options or ContextTraining()
@@ -62,6 +66,10 @@ def train_learned_model(
     )
     releases = simulated_releases(photographs, book, density, options=context_options, progress=on_releases)
     context = train_context(releases, space=density.space, source=source, options=context_options, progress=on_context)
+    whole = None
+    if whole_steps is not None:
+        photograph_options = PhotographTraining(steps=whole_steps, seed=options.seed)
+        whole = train_transformer(releases, space=density.space, source=source, options=photograph_options, progress=on_whole)
     training = AttackTraining(
         image_digests=tuple(dict.fromkeys(item.image_digest[:8].hex() for item in photographs)),
         descriptors=sum(len(item) for item in photographs),
@@ -70,4 +78,4 @@ def train_learned_model(
         decoys=options.decoys,
         seed=options.seed,
     )
-    return LearnedModel(density=density, context=context, photograph=law, training=training)
+    return LearnedModel(density=density, context=context, photograph=law, whole=whole, training=training)

@@ -64,6 +64,7 @@ class SimulatedRelease:
 
     - `points`, `log_ratios`: modes and the log ratios there, the highest first; zero and -inf where there are fewer.
     - `truth`: the descriptors in the space of the release; `basis`: orthonormal directions of their subspaces.
+    - `keypoints`: their positions in pixels.
     - `views`: releases of all of these features, and of fewer.
     """
 
@@ -71,6 +72,7 @@ class SimulatedRelease:
     log_ratios: Float32[Tensor, "features modes"]
     truth: Float32[Tensor, "features dim"]
     basis: Float32[Tensor, "features m dim"]
+    keypoints: Float32[Tensor, "features 2"]
     views: tuple[ReleaseView, ...]
 
 
@@ -122,6 +124,7 @@ def simulated_releases(
                     log_ratios=log_ratios,
                     truth=torch.from_numpy(in_space(kept, maker.space, book).astype(np.float32)).to(device),
                     basis=flats[1],
+                    keypoints=torch.from_numpy(kept.keypoints.astype(np.float32)).to(device),
                     views=tuple(_view(kept, np.searchsorted(rows[0], part), device) for part in rows),
                 )
             )

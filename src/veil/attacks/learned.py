@@ -13,6 +13,7 @@ from veil.attacks.distribution.context import NEIGHBORS, context_beliefs, contex
 from veil.attacks.distribution.learned_model import LearnedModel
 from veil.attacks.distribution.modes import ModeOptions, Modes, density_modes, joined_modes
 from veil.attacks.distribution.same_photograph import DecoyLaw, photograph_beliefs
+from veil.attacks.distribution.whole_photograph import whole_photograph_estimates
 from veil.attacks.matches.matched_candidates import ViewOfFeatures, candidate_estimates, view_distances, with_suggestions
 from veil.attacks.matches.matched_views import VIEWS
 from veil.attacks.pieces import AttackedRows
@@ -92,13 +93,9 @@ def _same_photograph(target: Target) -> Attempt:
     Features that the attack `modes` had no time for are left out.
     """
     learned = _learned(target)
-    if target.image.keypoints is not None:
-        raise CannotRun("positions leave as they are, of which `context` makes more")
+    rows, modes = _modes_behind_lines(target)
     if learned.photograph is None:
         raise CannotRun("the networks came without a law of photographs", remedy=Remedy("make", "networks of attacks"))
-    if MODES not in target.cache:
-        raise CannotRun("the attack `modes`, whose modes it chooses from, was not run")
-    rows, modes = target.cache[MODES]
     with target.timer() as clock:
         decoys = DecoyLaw.of(_like_decoys(target), learned.photograph)
         beliefs = photograph_beliefs(modes, learned.photograph, decoys)
@@ -111,6 +108,37 @@ def _same_photograph(target: Target) -> Attempt:
         seconds=clock.seconds,
         notes=(f"{len(rows)} features spoke for the photograph",),
     )
+
+
+def _whole_photograph(target: Target) -> Attempt:
+    """Modes of the attacked features, chosen by a transformer that reads those of all.
+
+    Features that the attack `modes` had no time for are left out.
+    """
+    learned = _learned(target)
+    rows, modes = _modes_behind_lines(target)
+    if learned.whole is None:
+        raise CannotRun("the networks came without a transformer of photographs", remedy=Remedy("make", "networks of attacks"))
+    with target.timer() as clock:
+        claim = whole_photograph_estimates(target.form.take(rows), modes, learned.whole)
+    return Attempt(
+        label="whole photograph",
+        rows=rows,
+        claim=claim,
+        left_out=len(target.rows) - len(rows),
+        seconds=clock.seconds,
+        notes=(f"{len(rows)} features spoke for the photograph",),
+    )
+
+
+def _modes_behind_lines(target: Target) -> tuple[np.ndarray, Modes]:
+    """The attacked features and their modes. Raises CannotRun where positions are seen, or modes were not searched."""
+    if target.image.keypoints is not None:
+        raise CannotRun("positions leave as they are, of which `context` makes more")
+    if MODES not in target.cache:
+        raise CannotRun("the attack `modes`, whose modes it chooses from, was not run")
+    rows, modes = target.cache[MODES]
+    return rows, modes
 
 
 def _like_decoys(target: Target) -> Points:
@@ -204,5 +232,14 @@ LEARNED_ATTACKS = (
         units="descriptor",
         modules=("distribution.same_photograph", "distribution.modes", "distribution.context"),
         _run=_same_photograph,
+    ),
+    Attack(
+        name="whole photograph",
+        surface="subspaces",
+        family="distribution",
+        assumes=LEARNED,
+        units="descriptor",
+        modules=("distribution.whole_photograph", "distribution.modes"),
+        _run=_whole_photograph,
     ),
 )

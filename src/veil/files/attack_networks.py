@@ -23,6 +23,7 @@ from veil.attacks.distribution.context import ContextNetwork, NeighborLayers, Pe
 from veil.attacks.distribution.density_network import DensityNetwork
 from veil.attacks.distribution.learned_model import AttackTraining, LearnedModel
 from veil.attacks.distribution.same_photograph import PhotographModel
+from veil.attacks.distribution.whole_photograph import PhotographTransformer
 from veil.attacks.matches.view_weights import ViewWeights
 from veil.attacks.positions.pair_network import Layers, PairNetwork
 from veil.errors import FileFormatError, Remedy, VeilError
@@ -31,8 +32,8 @@ from veil.files.containers import require_filled
 from veil.inversion.weights import Training, Weights
 from veil.space import Space
 
-# Formats of the three kinds of files.
-WEIGHTS_FORMAT, MODEL_FORMAT, PAIRS_FORMAT = 1, 2, 1
+# Formats of the four kinds of files.
+WEIGHTS_FORMAT, MODEL_FORMAT, PAIRS_FORMAT, TRANSFORMER_FORMAT = 1, 2, 1, 1
 DAMAGE = (
     *(OSError, EOFError, zipfile.BadZipFile, zlib.error, struct.error, NotImplementedError, RuntimeError, MemoryError),
     *(ValueError, LookupError, TypeError, AttributeError, OverflowError, tokenize.TokenError),
@@ -91,24 +92,30 @@ _CONTEXT_LAYERS = ("alone", "style", "whole", "vertex")
 # sharpness, which stand for the one that ships with veil.
 _PHOTOGRAPH, _SHARPNESS = ("mean", "axes", "center", "spread"), "sharpness"
 _SPACE = ("descriptor", "normalization", "dim", "codebook", "dither_steps")
+# Names of the arrays of the transformer in a file of networks begin with this; files without them are older.
+_WHOLE = "whole_"
 
 
 def write_learned_model(path: Path, model: LearnedModel) -> None:
     """Write the networks as .npz, their weights in float16, at once or not at all."""
     header = {
         "format": MODEL_FORMAT,
-        "space": {name: getattr(model.space, name) for name in _SPACE},
+        "space": _space_fields(model.space),
         "layers": len(model.density.weights),
         "source": model.density.source,
         "training": asdict(model.training),
         "views": model.views.as_json(),
     }
-    arrays: dict[str, Any] = {"header": np.frombuffer(json.dumps(header).encode(), dtype=np.uint8)}
+    arrays: dict[str, Any] = {}
     for number, (weight, bias) in enumerate(zip(model.density.weights, model.density.biases, strict=True)):
         arrays[f"density_w{number}"], arrays[f"density_b{number}"] = weight.astype(np.float16), bias.astype(np.float16)
     arrays |= {f"context_{name}": item for name, item in _context_arrays(model.context).items()}
     if model.photograph is not None:
         arrays |= {f"photograph_{name}": np.asarray(getattr(model.photograph, name)) for name in (*_PHOTOGRAPH, _SHARPNESS)}
+    if model.whole is not None:
+        header["whole"] = model.whole.source
+        arrays |= {f"{_WHOLE}{name}": item.astype(np.float16) for name, item in model.whole.arrays.items()}
+    arrays["header"] = np.frombuffer(json.dumps(header).encode(), dtype=np.uint8)
     with replacing(path) as temporary, temporary.open("wb") as stream:
         np.savez(stream, **arrays)
 
@@ -122,7 +129,7 @@ def read_learned_model(path: Path | str) -> LearnedModel:
             header = json.loads(stored["header"].tobytes())
             if header["format"] != MODEL_FORMAT:
                 raise FileFormatError(f"{path} has format {header['format']!r}; this veil reads {MODEL_FORMAT}")
-            space = Space(**{name: header["space"][name] for name in _SPACE})
+            space = _space(header["space"])
             numbers = range(int(header["layers"]))
             density = DensityNetwork(
                 space=space,
@@ -135,11 +142,53 @@ def read_learned_model(path: Path | str) -> LearnedModel:
             views = ViewWeights.from_json(header["views"]) if "views" in header else ViewWeights()
             law = _photograph(stored, space, str(header["source"]))
             training = _training(header["training"])
-            return LearnedModel(density=density, context=context, photograph=law, training=training, views=views)
+            whole = None
+            if named := {name: name.removeprefix(_WHOLE) for name in stored.files if name.startswith(_WHOLE)}:
+                whole = _transformer(stored, named, space, str(header["whole"]))
+            return LearnedModel(density=density, context=context, photograph=law, whole=whole, training=training, views=views)
     except FileNotFoundError:
         raise FileFormatError(f"there is no file {path}", remedy=Remedy("make", "networks of attacks")) from None
-    except (VeilError, OSError, EOFError, zipfile.BadZipFile, zlib.error, ValueError, LookupError, TypeError) as error:
+    except (VeilError, *DAMAGE) as error:
         raise FileFormatError(f"{path} holds no networks of attacks, or is damaged ({error})") from None
+
+
+def write_photograph_transformer(path: Path, network: PhotographTransformer) -> None:
+    """Write a transformer alone as .npz, its weights in float16, at once or not at all."""
+    header = {"format": TRANSFORMER_FORMAT, "space": _space_fields(network.space), "source": network.source}
+    save_arrays(path, {name: item.astype(np.float16) for name, item in network.arrays.items()}, header)
+
+
+def read_photograph_transformer(path: Path) -> PhotographTransformer:
+    """Read a transformer that `write_photograph_transformer` wrote. Raises FileFormatError for any other file."""
+    try:
+        require_filled(path)
+        with np.load(path, allow_pickle=False) as stored:
+            header = json.loads(stored["header"].tobytes())
+            if header["format"] != TRANSFORMER_FORMAT:
+                raise FileFormatError(f"{path} has format {header['format']!r}; this veil reads {TRANSFORMER_FORMAT}")
+            named = {name: name for name in stored.files if name != "header"}
+            return _transformer(stored, named, _space(header["space"]), str(header["source"]))
+    except FileNotFoundError:
+        raise FileFormatError(f"there is no file {path}") from None
+    except (VeilError, *DAMAGE) as error:
+        raise FileFormatError(f"{path} holds no transformer of photographs, or is damaged ({error})") from None
+
+
+def _transformer(
+    stored: Mapping[str, np.ndarray], named: Mapping[str, str], space: Space, source: str
+) -> PhotographTransformer:
+    """The transformer whose arrays are called as `named` says."""
+    arrays = {name: stored[key].astype(np.float32) for key, name in named.items()}
+    return PhotographTransformer(space=space, arrays=arrays, source=source)
+
+
+def _space_fields(space: Space) -> dict[str, Any]:
+    return {name: getattr(space, name) for name in _SPACE}
+
+
+def _space(stored: Mapping[str, Any]) -> Space:
+    """The space of a header. Raises LookupError where a field is missing, and what Space raises."""
+    return Space(**{name: stored[name] for name in _SPACE})
 
 
 def _context_arrays(network: ContextNetwork) -> dict[str, np.ndarray]:
@@ -198,8 +247,9 @@ def _training(stored: Mapping[str, Any]) -> AttackTraining:
 @lru_cache(maxsize=1)
 def bundled_learned_model() -> LearnedModel:
     """The networks for the hardened profile with the bundled codebook (NOTICE tells what they were trained on)."""
-    with as_file(files("veil") / "data" / "modes-sift-l2.npz") as path:
-        return read_learned_model(path)
+    data = files("veil") / "data"
+    with as_file(data / "modes-sift-l2.npz") as path, as_file(data / "whole-sift-l2.npz") as whole:
+        return replace(read_learned_model(path), whole=read_photograph_transformer(whole))
 
 
 def write_pair_network(path: Path, network: PairNetwork) -> None:

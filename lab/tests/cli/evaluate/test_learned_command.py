@@ -42,7 +42,7 @@ def model(tmp_path_factory: pytest.TempPathFactory, door: dict[str, Features]) -
     with_torch()
     folder = tmp_path_factory.mktemp("model")
     veil.write_features(folder / "f.h5", small(door, 3))
-    few = ("--steps", 2, "--context-steps", 2, "--context-releases", 2)
+    few = ("--steps", 2, "--context-steps", 2, "--context-releases", 2, "--whole-steps", 2)
     assert (
         run("lab", "train", "attacks", folder / "f.h5", "-o", folder / "model.npz", *few, "--json", folder / "train.json") == 0
     )
@@ -56,6 +56,7 @@ def model(tmp_path_factory: pytest.TempPathFactory, door: dict[str, Features]) -
 def test_networks_are_written_read_and_refused(model: Path, tmp_path: Path) -> None:
     """Inverse pair, up to half precision; then damage of several kinds."""
     learned = read_learned_model(model)
+    assert learned.whole is not None and learned.whole.source.endswith("2 releases, 2 steps, seed 0")
     write_learned_model(tmp_path / "again.npz", learned)
     again = read_learned_model(tmp_path / "again.npz")
     assert all(np.array_equal(a, b) for a, b in zip(learned.density.weights, again.density.weights, strict=True))

@@ -27,6 +27,7 @@ EXAMPLES = """\
   veil lab train attacks photos/ -o model.npz                          some forty minutes on two cores
   veil lab train attacks features.h5 -o model.npz --codebook mine.npz  for releases that name a codebook of your own
   veil lab train attacks aliked.h5 -o model.npz                        ALIKED's features, for its bundled codebook
+  veil lab train attacks photos/ -o model.npz --whole-steps 2700       with `whole photograph`, on a graphics processor
   veil lab train attacks photos/ -o model.npz --resume                 go on after an interruption
 """
 # Steps between two states on disk.
@@ -55,6 +56,11 @@ class TrainAttacks(Record):
         "releases of these photographs that context is learned from (default %(default)s)",
         default=ContextTraining().releases,
         parse=at_least(1),
+    )
+    whole_steps: int | None = option(
+        "training steps of the transformer of `whole photograph`, for a graphics processor (default: none is trained)",
+        parse=at_least(1),
+        metavar="N",
     )
     every: int = option("take each N-th photograph (default all)", default=1, parse=at_least(1), metavar="N")
     skip: int = option("begin after the first K photographs", default=0, parse=at_least(0), metavar="K")
@@ -92,18 +98,25 @@ def _train(arguments: TrainAttacks) -> int:
             write_training_state(kept, options, reached)
 
     context = ContextTraining(steps=arguments.context_steps, releases=arguments.context_releases, seed=arguments.seed)
-    with Bar("training the density") as density, Bar("simulating releases") as released, Bar("training context") as trained:
+    with (
+        Bar("training the density") as density,
+        Bar("simulating releases") as released,
+        Bar("training context") as trained,
+        Bar("training the transformer") as whole,
+    ):
         model = train_learned_model(
             photographs,
             book,
             source=arguments.source or f"{len(photographs)} photographs",
             options=options,
             context_options=context,
+            whole_steps=arguments.whole_steps,
             state=state,
             keep=keep,
             on_density=density,
             on_releases=released,
             on_context=trained,
+            on_whole=whole,
         )
     training = model.training
     write_learned_model(arguments.output, model)

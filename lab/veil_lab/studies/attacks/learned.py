@@ -35,7 +35,7 @@ from veil_lab.studies.attacks.pooled_shares import pooled_shares
 WITHIN = (0.1, 0.2, 0.4)
 ATTACKS = ("nearest, projected", "modes", "context")
 MIXED = "context, subspaces exchanged among the photographs"
-HIDDEN = "same photograph, positions hidden"
+HIDDEN = ("same photograph", "whole photograph")
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -93,7 +93,7 @@ def learned_study(
         raise InputError("there is no photograph to attack; give one or more")
     count = StepCount(progress, 2 * len(victims))  # each photograph is attacked twice, with about the same work
     released = {name: _released(name, item, setup) for name, item in victims.items()}
-    distances: dict[str, list[np.ndarray]] = {name: [] for name in (*ATTACKS, HIDDEN, MIXED)}
+    distances: dict[str, list[np.ndarray]] = {name: [] for name in (*ATTACKS, *map(_hidden, HIDDEN), MIXED)}
     for name, (image, truth) in released.items():
         count.begin(name)
         for attack, errors in _errors(name, image, truth, setup, ATTACKS).items():
@@ -102,7 +102,8 @@ def learned_study(
         count.begin(f"{name}, mixed")
         distances[MIXED].append(_errors(name, image, truth, setup, ("modes", "context"))["context"])
     for attack, parts in distances.items():
-        yield _row(attack, parts, setup.seed)
+        if parts:  # networks that came without a transformer give none for it
+            yield _row(attack, parts, setup.seed)
 
 
 def _released(name: str, features: Features, setup: LearnedSetup) -> tuple[ReleasedImage, Float64[np.ndarray, "_ dim"]]:
@@ -154,9 +155,14 @@ def _errors(
     if attacks == ATTACKS:
         hidden = replace(target, image=replace(image, keypoints=None))
         hidden.cache.update(target.cache)  # modes do not depend on positions
-        (behind_lines,) = named("same photograph")
-        distances[HIDDEN] = _distances(behind_lines, hidden, truth)
+        for attack in named(*(name for name in HIDDEN if name != "whole photograph" or setup.model.whole is not None)):
+            distances[_hidden(attack.name)] = _distances(attack, hidden, truth)
     return distances
+
+
+def _hidden(attack: str) -> str:
+    """Name of the row of an attack that needs no positions, and is given none."""
+    return f"{attack}, positions hidden"
 
 
 def _distances(attack: Attack, target: Target, truth: np.ndarray) -> Float64[np.ndarray, "attacked"]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from veil.attacks.distribution.context import ContextNetwork
 from veil.attacks.distribution.density_network import DensityNetwork
 from veil.attacks.distribution.same_photograph import PhotographModel
+from veil.attacks.distribution.whole_photograph import PhotographTransformer
 from veil.attacks.matches.view_weights import ViewWeights
 from veil.errors import InputError
 from veil.one_line import one_line
@@ -38,8 +39,9 @@ class AttackTraining:
 class LearnedModel:
     """The networks of the attacks `modes` and `context`, for releases in one space, and what they were trained with.
 
-    `photograph` is the law of the attack `same photograph`; None in files that were written without one. `views` are the
-    weights of other views in `matched candidates`, those that ship with veil unless an attacker fitted its own.
+    `photograph` is the law of the attack `same photograph`, and `whole` the transformer of `whole photograph`; None in files
+    that were written without them. `views` are the weights of other views in `matched candidates`, those that ship with veil
+    unless an attacker fitted its own.
 
     Raises InputError if these are of different spaces.
     """
@@ -47,13 +49,14 @@ class LearnedModel:
     density: DensityNetwork
     context: ContextNetwork
     photograph: PhotographModel | None = None
+    whole: PhotographTransformer | None = None
     training: AttackTraining = field(default_factory=AttackTraining)
     views: ViewWeights = field(default_factory=ViewWeights)
 
     __repr__ = one_line
 
     def __post_init__(self) -> None:
-        for other in (self.context, self.photograph):
+        for other in (self.context, self.photograph, self.whole):
             if other is not None and other.space != self.density.space:
                 raise InputError(f"the networks are of different spaces: [{self.density.space}] and [{other.space}]")
 
