@@ -125,7 +125,7 @@ def test_damaged_networks_are_refused(tmp_path: Path, name: str, value: np.ndarr
     write_learned_model(tmp_path / "good.npz", bundled_learned_model())
     with np.load(tmp_path / "good.npz") as stored:
         arrays = dict(stored)
-    assert name in arrays
+    assert name in arrays or name == "whole_more"  # the one that is not known
     if value is None:
         del arrays[name]
     else:
