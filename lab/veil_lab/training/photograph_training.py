@@ -206,8 +206,8 @@ class PhotographTraining:
 
     A batch has at most `photographs` photographs, of some `pairs` pairs of features in all: None stands for 100,000, and on a
     graphics processor for 1.2 million, which take 16 GB. `rate` is the largest learning rate. Inputs, whose entries are of the
-    order of 1, get normal `noise`. What is kept are averages of weights over some `averaged` steps. Raises RangeError for
-    values outside their range.
+    order of 1, get normal `noise`. What is kept are averages of weights over some `averaged` steps.
+    Raises RangeError for values outside their range.
     """
 
     steps: int = 1000
