@@ -39,7 +39,7 @@ MEANINGS = (
         "--attacked-features",
         "count",
         "features that are attacked at most",
-        "audit, evaluate attacks, evaluate forms, evaluate learned, lab tune",
+        "audit, evaluate attacks, evaluate forms, evaluate learned, evaluate repeats, lab tune",
     ),
     Meaning("--attacker", "path", "photographs that the attacker has", "audit, evaluate attacks, evaluate neighborhoods"),
     Meaning("--balance", "text", "label of the decoys, each class of which is drawn alike", "faces create, evaluate faces"),
