@@ -68,7 +68,9 @@ def test_the_answer_tells_the_focal_length_of_its_pose(factor: float, focal: Foc
     assert isinstance(answer, Localization)
     found = answer.camera
     assert abs(math.log(found.focal_px / 500)) < 4 * found.focal.deviation < abs(math.log(factor))
-    assert found == replace(zoomed(declared(factor, focal), found.focal_px / (500 * factor)), focal=found.focal)
+    expected = replace(zoomed(declared(factor, focal), found.focal_px / (500 * factor)), focal=found.focal)
+    assert found.params == pytest.approx(expected.params, rel=1e-12)
+    assert found == replace(expected, params=found.params)
     points, seen = WORLD.points[answer.point_rows], WORLD.keypoints["02"][answer.keypoint_rows]
 
     def gap(lens: Camera) -> float:
