@@ -8,7 +8,7 @@ from functools import partial
 import numpy as np
 
 from veil.attacks.attack import OWN_PHOTOGRAPHS, Attack, Attempt
-from veil.attacks.claims import CannotRun, no_release
+from veil.attacks.claims import CannotRun, Estimates, no_release
 from veil.attacks.distribution.context import NEIGHBORS, context_beliefs, context_estimates, mean_spacing, neighbor_rows
 from veil.attacks.distribution.learned_model import LearnedModel
 from veil.attacks.distribution.modes import ModeOptions, Modes, density_modes, joined_modes
@@ -100,14 +100,7 @@ def _same_photograph(target: Target) -> Attempt:
         decoys = DecoyLaw.of(_like_decoys(target), learned.photograph)
         beliefs = photograph_beliefs(modes, learned.photograph, decoys)
         claim = context_estimates(target.form.take(rows), modes, beliefs, learned.context)
-    return Attempt(
-        label="same photograph",
-        rows=rows,
-        claim=claim,
-        left_out=len(target.rows) - len(rows),
-        seconds=clock.seconds,
-        notes=(f"{len(rows)} features spoke for the photograph",),
-    )
+    return _behind_lines("same photograph", target, rows, claim, clock.seconds)
 
 
 def _whole_photograph(target: Target) -> Attempt:
@@ -121,12 +114,17 @@ def _whole_photograph(target: Target) -> Attempt:
         raise CannotRun("the networks came without a transformer of photographs", remedy=Remedy("make", "networks of attacks"))
     with target.timer() as clock:
         claim = whole_photograph_estimates(target.form.take(rows), modes, learned.whole)
+    return _behind_lines("whole photograph", target, rows, claim, clock.seconds)
+
+
+def _behind_lines(label: str, target: Target, rows: np.ndarray, claim: Estimates, seconds: float) -> Attempt:
+    """The attempt of an attack that chose modes of the features `rows` by what all of them say."""
     return Attempt(
-        label="whole photograph",
+        label=label,
         rows=rows,
         claim=claim,
         left_out=len(target.rows) - len(rows),
-        seconds=clock.seconds,
+        seconds=seconds,
         notes=(f"{len(rows)} features spoke for the photograph",),
     )
 
