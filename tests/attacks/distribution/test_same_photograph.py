@@ -8,19 +8,17 @@ import numpy as np
 import pytest
 from scipy.stats import multivariate_normal, norm
 
-from veil.attacks.attack import Attempt, run_attack
 from veil.attacks.claims import CannotRun
 from veil.attacks.distribution.modes import Modes
 from veil.attacks.distribution.same_photograph import DecoyLaw, PhotographModel, PhotographOptions, photograph_beliefs
-from veil.attacks.registry import named
-from veil.attacks.target import Knowledge, ReleasedImage, Target
 from veil.audit.statistics import clopper_pearson
 from veil.errors import InputError, RangeError, SpaceError
 from veil.files.attack_networks import bundled_learned_model
 from veil.files.codebooks import bundled_codebook, bundled_decoys
 from veil.forms import Points
 from veil.space import Space
-from worlds import generator, subspaces
+from worlds import generator
+from worlds.behind_lines import attacked_behind_lines
 
 DIM, DIRECTIONS, CANDIDATES = 6, 3, 5
 SPACE = Space(descriptor="sift", normalization="L2", dim=DIM)
@@ -204,34 +202,17 @@ def test_what_does_not_fit_is_refused() -> None:
         photograph_beliefs(replace(modes, points=modes.points[..., :4]), model, DecoyLaw.of(base, model))
 
 
-def attacked(**changed: object) -> Attempt:
-    """The attack of the list on forty subspaces behind lines, whose modes are planted; `changed` is other knowledge."""
-    model, random = bundled_learned_model(), generator("attacked")
-    points = 0.1 * random.normal(size=(40, 5, model.space.dim))
-    form = subspaces(random, points[:, 0], 4, model.space)
-    knowledge = Knowledge(codebook=bundled_codebook(), decoys=None, database=bundled_decoys(), learned=model)
-    keypoints = changed.pop("keypoints", None)
-    target = Target(
-        image=ReleasedImage(form=form, keypoints=keypoints),  # type: ignore[arg-type]
-        rows=np.arange(40),
-        knowledge=replace(knowledge, **changed),  # type: ignore[arg-type]
-    )
-    target.cache["modes"] = target.rows, Modes(points=points, log_ratios=np.zeros((40, 5)))
-    (attack,) = named("same photograph")
-    return run_attack(attack, target)
-
-
 def test_the_attack_chooses_modes_and_says_why_it_cannot() -> None:
     """Each estimate lies beside a mode of its feature. Positions, centroids and older networks are causes of their own."""
-    attempt = attacked()
+    attempt = attacked_behind_lines("same photograph")
     assert attempt.estimates is not None and len(attempt.rows) == 40 and np.isfinite(attempt.estimates.points).all()
     book, model = bundled_codebook(), bundled_learned_model()
-    assert attacked(database=book, decoys=bundled_decoys()).estimates is not None
+    assert attacked_behind_lines("same photograph", database=book, decoys=bundled_decoys()).estimates is not None
     with pytest.raises(CannotRun, match="`context` makes more"):
-        attacked(keypoints=np.zeros((40, 2), dtype=np.float32))
+        attacked_behind_lines("same photograph", keypoints=np.zeros((40, 2), dtype=np.float32))
     with pytest.raises(CannotRun, match="holds centroids"):
-        attacked(database=book)
+        attacked_behind_lines("same photograph", database=book)
     with pytest.raises(CannotRun, match="without a law of photographs"):
-        attacked(learned=replace(model, photograph=None))
+        attacked_behind_lines("same photograph", learned=replace(model, photograph=None))
     with pytest.raises(CannotRun, match="no learned density"):
-        attacked(learned=None)
+        attacked_behind_lines("same photograph", learned=None)

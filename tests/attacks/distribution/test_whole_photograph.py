@@ -8,7 +8,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from veil.attacks.attack import Attempt, run_attack
 from veil.attacks.claims import CannotRun
 from veil.attacks.distribution import whole_photograph
 from veil.attacks.distribution.modes import Modes
@@ -20,13 +19,11 @@ from veil.attacks.distribution.whole_photograph import (
     transformer_beliefs,
     whole_photograph_estimates,
 )
-from veil.attacks.registry import named
-from veil.attacks.target import Knowledge, ReleasedImage, Target
 from veil.errors import InputError, SpaceError
 from veil.files.attack_networks import bundled_learned_model
-from veil.files.codebooks import bundled_codebook, bundled_decoys
 from veil.space import Space
 from worlds import generator, subspaces
+from worlds.behind_lines import attacked_behind_lines
 
 SPACE = Space(descriptor="sift", normalization="L2", dim=5)
 WIDTH, HEADS, LAYERS, HIDDEN, READ, REGISTERS = 8, 2, 2, 7, 6, 3
@@ -188,31 +185,14 @@ def test_what_does_not_fit_is_refused() -> None:
             replace(network, arrays=arrays)
 
 
-def attacked(**changed: object) -> Attempt:
-    """The attack of the list on forty subspaces behind lines, whose modes are planted; `changed` is other knowledge."""
-    model, random = bundled_learned_model(), generator("attacked")
-    points = 0.1 * random.normal(size=(40, 5, model.space.dim))
-    form = subspaces(random, points[:, 0], 4, model.space)
-    knowledge = Knowledge(codebook=bundled_codebook(), decoys=None, database=bundled_decoys(), learned=model)
-    keypoints = changed.pop("keypoints", None)
-    target = Target(
-        image=ReleasedImage(form=form, keypoints=keypoints),  # type: ignore[arg-type]
-        rows=np.arange(40),
-        knowledge=replace(knowledge, **changed),  # type: ignore[arg-type]
-    )
-    target.cache["modes"] = target.rows, Modes(points=points, log_ratios=np.zeros((40, 5)))
-    (attack,) = named("whole photograph")
-    return run_attack(attack, target)
-
-
 def test_the_attack_chooses_modes_and_says_why_it_cannot() -> None:
     """Positions and older networks are causes of their own."""
-    attempt = attacked()
+    attempt = attacked_behind_lines("whole photograph")
     assert attempt.estimates is not None and len(attempt.rows) == 40 and np.isfinite(attempt.estimates.points).all()
     model = bundled_learned_model()
     with pytest.raises(CannotRun, match="`context` makes more"):
-        attacked(keypoints=np.zeros((40, 2), dtype=np.float32))
+        attacked_behind_lines("whole photograph", keypoints=np.zeros((40, 2), dtype=np.float32))
     with pytest.raises(CannotRun, match="without a transformer of photographs"):
-        attacked(learned=replace(model, whole=None))
+        attacked_behind_lines("whole photograph", learned=replace(model, whole=None))
     with pytest.raises(CannotRun, match="no learned density"):
-        attacked(learned=None)
+        attacked_behind_lines("whole photograph", learned=None)
