@@ -12,8 +12,9 @@ name and its number. A row gives
 - distance of camera centers from those of the raw map after similarity alignment, median and largest, in percent of the
   diagonal of the box about the raw map's centers, and the largest turn of a camera relative to another in degrees;
 - the same against reference cameras, where the scene has them (also `cameras.json` and `*_par.txt`), for the raw map too;
-- with `--held-out K`: every K-th photograph is in no map, and is a query in the map's own form. Poses found, of all, and their
-  median and largest distance from the centers of a raw map of all photographs;
+- with `--held-out K`: every K-th photograph is in no map, and is a query in the map's own form, by the usual selection. Poses
+  found, of all, and their median and largest distance from the centers of a raw map of all photographs;
+- the same where the queries left together, for a map of their own, which some of them have;
 - processor seconds of matching and mapping, children included; for `for-map` the device's own map is the raw row's.
 
 `--foreign` verifies all pairs of photographs of two scenes instead, and counts those that are accepted: none should be.
@@ -29,6 +30,7 @@ import pickle
 import resource
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import TypeVar
 
@@ -62,6 +64,7 @@ from veil_lab.files.scenes import read_scene
 
 # Number of decoys of a usual release: of 1,000 features, four each.
 DECOYS = 4000
+COLUMNS = ("scene", "map of", "features", "registered", "to raw, %", "deg", "to reference, %", "queries", "for a map", "s")
 WAYS = ("raw", "default", "for-map")
 Sent = Mapping[str, Message | Features]
 Kept = TypeVar("Kept")
@@ -84,8 +87,8 @@ def main() -> None:
         for way in arguments.ways:
             print(foreign(folders, way, arguments), flush=True)
         return
-    print("| scene | map of | features | registered | to raw, %: median / largest | deg | to reference, % | queries | s |")
-    print("| --- | --- | --- | --- | --- | --- | --- | --- | --- |", flush=True)
+    print(f"| {' | '.join(COLUMNS)} |")
+    print(f"|{' --- |' * len(COLUMNS)}", flush=True)
     for folder in folders:
         for row in rows(folder, arguments):
             print(f"| {' | '.join(row)} |", flush=True)
@@ -96,7 +99,7 @@ def rows(folder: Path, arguments: argparse.Namespace) -> list[list[str]]:
     whole = Subject(folder, arguments, every=0)
     subject = Subject(folder, arguments, every=arguments.held_out) if arguments.held_out else whole
     if isinstance(whole.raw, NoMap) or isinstance(subject.raw, NoMap):
-        return [[folder.name, "raw", "", f"0 of {len(subject.mapped)}", "", "", "", "", f"{subject.seconds:.0f}"]]
+        return [[folder.name, "raw", "", f"0 of {len(subject.mapped)}", *[""] * 5, f"{subject.seconds:.0f}"]]
     truth = reference_of(folder)
     made = []
     for way in arguments.ways:
@@ -107,9 +110,11 @@ def rows(folder: Path, arguments: argparse.Namespace) -> list[list[str]]:
             built = subject.raw if way == "raw" else map_images(sent, options=MappingOptions(workers=1))
             seconds = subject.seconds if way == "raw" else processor_seconds() - start
             count = f"{np.mean([len(item) for item in sent.values()]):.0f}"
-            answers = [""] * 4 if isinstance(built, NoMap) else compared(built, whole, truth)
-            if not isinstance(built, NoMap) and subject.queries:
-                answers[3] = located(built, whole.raw, subject.queries if way == "raw" else subject.sent_queries(source))
+            answers = [""] * 3 if isinstance(built, NoMap) else compared(built, whole, truth)
+            for chosen in (False, True):
+                sendable = subject.queries if way == "raw" else subject.sent_queries(source, chosen=chosen)
+                is_asked = not isinstance(built, NoMap) and sendable and not (way == "raw" and chosen)
+                answers.append(located(built, whole.raw, sendable) if is_asked else "")
             registered = 0 if isinstance(built, NoMap) else len(built.map.scene.images)
             made.append([folder.name, way, count, f"{registered} of {len(sent)}", *answers, f"{seconds:.1f}"])
     return made
@@ -140,9 +145,19 @@ class Subject:
             chosen = selected_by_map(self.raw, self.mapped)
         return {name: released(item, chosen.get(name, Selection()), source) for name, item in self.mapped.items()}
 
-    def sent_queries(self, source: str) -> Sent:
-        """The usual releases of the queries."""
-        return {name: released(item, Selection(), source) for name, item in self.queries.items()}
+    def sent_queries(self, source: str, *, chosen: bool) -> Sent:
+        """Releases of the queries: usual ones, or those for a map, of the queries that a map of them all holds."""
+        selections: Mapping[str, ChosenFeatures] = self._queries_for_map if chosen else {}
+        return {
+            name: released(item, selections.get(name, Selection()), source)
+            for name, item in self.queries.items()
+            if not chosen or name in selections
+        }
+
+    @cached_property
+    def _queries_for_map(self) -> Mapping[str, ChosenFeatures]:
+        built = map_images(self.queries, options=MappingOptions(workers=1)) if len(self.queries) > 1 else None
+        return selected_by_map(built, self.queries) if isinstance(built, BuiltMap) else {}
 
 
 def foreign(folders: Sequence[Path], way: str, arguments: argparse.Namespace) -> str:
@@ -174,11 +189,11 @@ def released(features: Features, selection: Selection | ChosenFeatures, source: 
 
 
 def compared(built: BuiltMap, whole: Subject, truth: Mapping[str, Rigid]) -> list[str]:
-    """Errors of a map to the raw map of all photographs and to the reference, as cells; the last one is left for queries."""
+    """Errors of a map to the raw map of all photographs and to the reference, as cells."""
     assert isinstance(whole.raw, BuiltMap)
     own, raw = poses_of(built), poses_of(whole.raw)
     position, turn = errors(own, raw)
-    return [position, turn, errors(own, truth)[0] if truth else "", ""]
+    return [position, turn, errors(own, truth)[0] if truth else ""]
 
 
 def errors(own: Mapping[str, Rigid], other: Mapping[str, Rigid]) -> tuple[str, str]:

@@ -111,6 +111,11 @@ def study_tables() -> dict[str, Callable[[], Table]]:
     plan = plan_release(image_epsilon=200.0, delta=1e-6, features=[2000], words=[256_000], subset_sizes=[16])[0]
     tried: Any = SimpleNamespace(plan=plan, row=planted(UprightRow, setting=upright_setting()), finished=False)
     setting = planted(LocalizationRow, localized=shares(METRIC))
+    none, all_of_it = ((0.0, 0.0, 0.0),), ((1.0, 1.0, 1.0),)  # the largest gain
+    gains = [
+        planted(LearnedRow, attack="modes", by_photograph=none),
+        planted(LearnedRow, attack="whole photograph, positions hidden", by_photograph=all_of_it),
+    ]
     recalls = [planted(Recall), planted(Recall, epsilon=np.inf)]
     return {
         "matching_table": lambda: homographies.matching_table([{**matching, "mma": shares(("1", "3", "5", "10"))}]),
@@ -144,6 +149,7 @@ def study_tables() -> dict[str, Callable[[], Table]]:
             [planted(NeighborhoodRow, within=shares(neighborhoods.WITHIN_PX))]
         ),
         "learned_table": lambda: learned.learned_table([planted(LearnedRow)]),
+        "gain_table": lambda: learned.gain_table(gains, seed=0),
         "repeats_table": lambda: repeats.repeats_table([planted(RepeatRow, unit="descriptor", kind="frame")]),
         "scene_table": lambda: localization.scene_table([setting, setting]),
         "retrieval_table": lambda: localization.retrieval_table(recalls),

@@ -8,7 +8,7 @@ the same then, and context has nothing to say.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from jaxtyping import Float64
@@ -25,7 +25,7 @@ from veil.features import Features
 from veil.forms import Subspaces
 from veil.mechanisms.profile import Profile
 from veil.mechanisms.release import privatize
-from veil.mechanisms.selection import EVERYTHING, Selection
+from veil.mechanisms.selection import EVERYTHING, ChosenFeatures, Selection
 from veil.progress import StepCount, StepProgress, ignore_steps
 from veil.randomness import seeded
 from veil.wire.codec_subspaces import as_sent
@@ -42,8 +42,9 @@ HIDDEN = ("same photograph", "whole photograph")
 class LearnedSetup:
     """Inputs of the study: the codebook, the client's secret `pool`, the attacker's `database` and `model`.
 
-    `selection` says what leaves of each photograph, `runs` in how many runs the pool is used (None: as `veil privatize` does),
-    and `features` how many are attacked of each photograph (None: all that were sent).
+    `selection` says what leaves of each photograph, and `chosen` of some by their name, chosen one by one. `runs` is the number
+    of runs in which the pool is used (None: as `veil privatize` does), and `features` how many are attacked of each photograph
+    (None: all that were sent).
     """
 
     codebook: Codebook
@@ -51,6 +52,7 @@ class LearnedSetup:
     database: Codebook
     model: LearnedModel
     selection: Selection = EVERYTHING
+    chosen: Mapping[str, ChosenFeatures] = field(default_factory=dict)
     runs: int | None = None
     features: int | None = None
     seed: int = 0
@@ -60,13 +62,15 @@ class LearnedSetup:
 class LearnedRow:
     """Shares of all attacked features that one attack recovered within 0.1, 0.2 and 0.4, with 95 % intervals over photographs.
 
-    `photographs` and `features` count what was attacked; `low` and `high` are ends of bootstrap intervals, as features of one
-    photograph are not independent. `by_photograph` has the shares of each, in the order in which they were given.
+    `photographs` and `features` count what was attacked, and `sent` is the mean number that left of a photograph. `low` and
+    `high` are ends of bootstrap intervals, as features of one photograph are not independent. `by_photograph` has the shares of
+    each, in the order in which they were given.
     """
 
     attack: str
     photographs: int
     features: int
+    sent: float
     shares: tuple[float, ...]
     low: tuple[float, ...]
     high: tuple[float, ...]
@@ -78,6 +82,7 @@ class LearnedRow:
             "attack": self.attack,
             "photographs": self.photographs,
             "features": self.features,
+            "sent": self.sent,
             "shares": list(self.shares),
             "low": list(self.low),
             "high": list(self.high),
@@ -101,9 +106,10 @@ def learned_study(
     for name, (image, truth) in _mixed(released, setup.seed).items():
         count.begin(f"{name}, mixed")
         distances[MIXED].append(_errors(name, image, truth, setup, ("modes", "context"))["context"])
+    sent = float(np.mean([len(truth) for _, truth in released.values()]))
     for attack, parts in distances.items():
         if parts:  # networks that came without a transformer give none for it
-            yield _row(attack, parts, setup.seed)
+            yield _row(attack, parts, sent, setup.seed)
 
 
 def _released(name: str, features: Features, setup: LearnedSetup) -> tuple[ReleasedImage, Float64[np.ndarray, "_ dim"]]:
@@ -117,7 +123,7 @@ def _released(name: str, features: Features, setup: LearnedSetup) -> tuple[Relea
         compression=setup.codebook.compression,
         decoys=pool,
         randomness=seeded(f"learned {name}"),
-        selection=setup.selection,
+        selection=setup.chosen.get(name, setup.selection),
     )
     assert isinstance(made.upload, Upload) and isinstance(made.upload.form, Subspaces)
     form = as_sent(made.upload.form, profile.dtype)
@@ -173,7 +179,7 @@ def _distances(attack: Attack, target: Target, truth: np.ndarray) -> Float64[np.
     return np.linalg.norm(outcome.estimates.points - truth[outcome.rows], axis=1)
 
 
-def _row(attack: str, errors: Sequence[np.ndarray], seed: int) -> LearnedRow:
+def _row(attack: str, errors: Sequence[np.ndarray], sent: float, seed: int) -> LearnedRow:
     counts = np.array([len(item) for item in errors])
     hits = np.array([[(item <= limit).sum() for limit in WITHIN] for item in errors])
     pooled = pooled_shares(hits, counts, seed=seed)
@@ -181,6 +187,7 @@ def _row(attack: str, errors: Sequence[np.ndarray], seed: int) -> LearnedRow:
         attack=attack,
         photographs=len(errors),
         features=int(counts.sum()),
+        sent=sent,
         shares=pooled.shares,
         low=pooled.low,
         high=pooled.high,

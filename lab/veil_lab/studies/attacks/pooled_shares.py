@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from jaxtyping import Int64
+from jaxtyping import Float64, Int64
 
 # Draws of the bootstrap.
 DRAWS = 2000
@@ -35,3 +35,13 @@ def pooled_shares(
         low=tuple(float(value) for value in low),
         high=tuple(float(value) for value in high),
     )
+
+
+def paired_gain(
+    ours: Float64[np.ndarray, "photographs limits"], base: Float64[np.ndarray, "photographs limits"], *, seed: int
+) -> PooledShares:
+    """Mean over photographs of what one attack recovered beyond another of the same release, both as shares of each."""
+    drawn = np.random.default_rng(seed).integers(len(base), size=(DRAWS, len(base)))
+    low, high = np.quantile((ours - base)[drawn].mean(axis=1), [0.025, 0.975], axis=0)
+    mean, low, high = (tuple(map(float, ends)) for ends in ((ours - base).mean(axis=0), low, high))
+    return PooledShares(shares=mean, low=low, high=high)
