@@ -40,17 +40,17 @@ class Released:
 
 
 FORMS = {
-    "subspaces": Released((), "release with --for-map", "epsilon|smaller m|first-octave|--lines", ("--for-map",)),
+    "subspaces": Released((), "release the photographs in one call", "epsilon|smaller m|first-octave|--lines", ()),
     "words": Released(
         ("--words", "bundled", "--epsilon", "8"),
         "release with a larger --epsilon",
-        "for-map|smaller m|first-octave|--lines",
+        "in one call|smaller m|first-octave|--lines",
         ("--words", "bundled", "--epsilon", "10"),
     ),
     "lines": Released(
         ("--lines", "--gravity", "g.csv"),
         r"release with positions \(without --lines\)",
-        "epsilon|first-octave|for-map",
+        "epsilon|first-octave|in one call",
         (),
     ),
 }
@@ -86,7 +86,7 @@ def test_a_refused_map_of_raw_features_advises_nothing_of_releases(
 ) -> None:
     assert run("map", photographs, "-o", "map") == 1
     told = capsys.readouterr().err
-    assert "photographs with more overlap" in told and not re.search("epsilon|smaller m|first-octave|for-map", told)
+    assert "photographs with more overlap" in told and not re.search("epsilon|smaller m|first-octave|in one call", told)
 
 
 def test_remedies_follow_the_form() -> None:

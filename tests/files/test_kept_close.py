@@ -9,6 +9,7 @@ from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from veil.errors import FileFormatError, InputError, ReleaseRefused
@@ -19,6 +20,7 @@ from veil.files.device.home import require_own
 from veil.files.device.ledger import Ledger, read_ledger, released_under, require_secret
 from veil.files.device.secret import MadeUnder, load_secret
 from veil.files.features import write_features
+from veil.mechanisms.selection import ChosenFeatures
 from veil.randomness import KEY_BYTES, Secret
 from worlds import codebook, features, generator
 from worlds.ledgers import ENTRY
@@ -228,6 +230,18 @@ def test_one_ledger_where_there_are_no_hard_links(tmp_path: Path, monkeypatch: p
     assert Ledger(tmp_path).record(ENTRY)
     assert [path.name for path in tmp_path.iterdir()] == ["ledger.sqlite"]
     assert Ledger(tmp_path).entries()[0].name == ENTRY.name
+
+
+def test_a_ledger_without_chosen_features_gets_a_place_for_them(tmp_path: Path) -> None:
+    """As an earlier veil made it. Opened again, it keeps the features that left."""
+    ledger = Ledger(tmp_path)
+    execute(ledger.path, "DROP TABLE chosen;")
+    chosen = ChosenFeatures(rows=np.array([2, 3, 70_000]))
+    again = Ledger(tmp_path)
+    assert again.chosen("ab") is None
+    again.record(replace(ENTRY, image_digest="ab", chosen=chosen))
+    found = again.chosen("ab")
+    assert found is not None and found.rows.tolist() == chosen.rows.tolist() and again.chosen("cd") is None
 
 
 def test_the_layout_of_a_ledger_has_a_version(tmp_path: Path) -> None:

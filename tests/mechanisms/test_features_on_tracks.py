@@ -12,7 +12,7 @@ import pytest
 
 from veil.device.device import Device
 from veil.device.doors import map_images, select_for_map
-from veil.device.protection import HideInSubspaces, Protection
+from veil.device.protection import HideInSubspaces, HideInWords, Protection
 from veil.errors import InputError, ReleaseRefused
 from veil.extraction.sift import sift_space
 from veil.features import Features
@@ -132,6 +132,23 @@ def test_a_pair_with_few_tracks_keeps_them() -> None:
     assert ENOUGH <= len(chosen["a"].rows) < 200 and "d" not in chosen
 
 
+def test_what_left_before_leaves_again_and_others_match_it() -> None:
+    """Planted: all but one image left before. Broken twin: a choice that does not know it takes tracks that did not leave."""
+    features, tracks = world("grown", tracks=300, junk=50)
+    selection = Selection(features=60, min_distance_px=10.0)
+    old = {name: item for name, item in features.items() if name != "d"}
+    sent = features_on_tracks(old, [[seen for seen in track if seen[0] != "d"] for track in tracks], selection)
+    grown = features_on_tracks(features, tracks, selection, sent=sent)
+    assert {name: grown[name].rows.tolist() for name in old} == {name: sent[name].rows.tolist() for name in old}
+
+    def unmatched(rows: np.ndarray) -> int:
+        left = {(name, row) for name, item in sent.items() for row in item.rows.tolist()}
+        return sum(not any(seen in left for track in tracks if ("d", row) in track for seen in track) for row in rows.tolist())
+
+    assert len(grown["d"].rows) > 20 and unmatched(grown["d"].rows) == 0
+    assert unmatched(features_on_tracks(features, tracks, selection)["d"].rows) > 5
+
+
 def _with_scales(features: Features, scales: np.ndarray) -> Features:
     return replace(features, scales=scales.astype(np.float32))
 
@@ -195,6 +212,22 @@ def test_a_map_of_what_a_map_uses_holds_all_images(door: dict[str, Features], el
     name, first = next(iter(photographs.items()))
     with pytest.raises(ReleaseRefused):
         device.release(first, name=name)
+
+
+def test_a_device_knows_what_left_of_a_photograph(door: dict[str, Features], tmp_path: Path) -> None:
+    """Of the usual selection, of chosen features, of words, and of nothing. Second method: the messages are the same ones."""
+    device, photographs = Device(tmp_path), list(door.values())[:4]
+    usual = device.release(photographs[0])
+    rows = ChosenFeatures(rows=np.arange(0, 300, 3))
+    chosen = device.release(photographs[1], Protection(descriptors=HideInSubspaces(selection=rows)))
+    device.release(photographs[2], Protection(descriptors=HideInWords(epsilon=5.0)))
+    known = [Device(tmp_path).sent(item) for item in photographs]
+    assert known[2] is None and known[3] is None
+    for item, made, features in zip(known, (usual, chosen), photographs, strict=False):
+        assert item is not None
+        again = device.release(features, Protection(descriptors=HideInSubspaces(selection=item)))
+        assert again.message == made.message and again.released_as == made.released_as
+    assert len(device.ledger.entries()) == 3
 
 
 def test_photographs_without_a_map_give_no_choice(door: dict[str, Features], elsewhere: Features) -> None:

@@ -27,7 +27,10 @@ PHRASES: Mapping[tuple[Action, str], str] = {
     ("give", "Features.camera"): "extract the photograph with its camera (`veil extract --camera`)",
     ("give", "HideInLines.gravity"): "release with --gravity",
     ("give", "HideInLines"): "map random lines (`veil privatize --lines --gravity`), or positions",
-    ("give", "HideInSubspaces.selection"): "release with --for-map, which sends what a map of the photographs uses",
+    (
+        "give",
+        "HideInSubspaces.selection",
+    ): "release the photographs in one call of `veil privatize`, which sends what a map of them uses",
     ("give", "HideInSubspaces.decoys"): "build your own with `veil codebook build --decoy-pool` and give it with --decoys",
     ("give", "MappingOptions.pairs"): "give --pairs {}",
     ("give", "Picture.camera"): "give the camera of each size with --camera",

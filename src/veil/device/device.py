@@ -17,6 +17,7 @@ from veil.files.device.ledger import Entry, Ledger, record_all, require_enterabl
 from veil.files.device.secret import load_secret
 from veil.ldp.budget import Budget, BudgetUnit
 from veil.mechanisms.release import PRIVATE_DICTIONARY, made_from, pseudonym
+from veil.mechanisms.selection import ChosenFeatures, Selection, selected_rows
 from veil.one_line import one_line
 from veil.wire import encode
 from veil.wire.message import Message
@@ -126,6 +127,7 @@ class Device:
             message_digest=digest,
             fresh=fresh,
             mechanism=made.mechanism,
+            chosen=_chosen(protection),
         )
         # The image that is entered now is compared with no other dictionary.
         self._public = protection.descriptors.book.digest if isinstance(protection.descriptors, HideInWords) else None
@@ -140,6 +142,16 @@ class Device:
             notes=_notes(entry.name, made),
             remedy=made.remedy,
         )
+
+    def sent(self, features: Features) -> ChosenFeatures | None:
+        """The features of an image that left in subspaces before, None if it was not released so (`select_for_map`)."""
+        image = features.image_digest.hex()
+        if all(entry.mechanism is not None for entry in self.ledger.entries_of(image)):
+            return None
+        chosen = self.ledger.chosen(image)
+        if chosen is None:
+            chosen = ChosenFeatures(rows=selected_rows(features, Selection(), randomness.memoized(self._secret)))
+        return chosen if len(chosen.rows) and chosen.rows[-1] < len(features) else None
 
     def require_public(self, words: HideInWords, images: Iterable[tuple[str, bytes]]) -> None:
         """Raise ReleaseRefused if the dictionary of `words` was made from any of `images`, or from an image of the ledger.
@@ -199,6 +211,12 @@ def releasing(device: Device, *, fresh: bool = False, allow_second: bool = False
 
     yield make_release
     record_all(device.ledger, entries, allow_second=allow_second)
+
+
+def _chosen(protection: Protection) -> ChosenFeatures | None:
+    """The features that leave in a protection, where they were chosen one by one."""
+    selection = None if isinstance(protection.descriptors, HideInWords) else protection.descriptors.selection
+    return selection if isinstance(selection, ChosenFeatures) else None
 
 
 def _alias(others: Sequence[Entry], name: str, message_digest: str, *, fresh: bool) -> str:

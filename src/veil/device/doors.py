@@ -155,7 +155,11 @@ def map_images(
 
 
 def select_for_map(
-    features: Mapping[str, Features], *, options: MappingOptions | None = None, steps: Steps[Progress] = silent
+    features: Mapping[str, Features],
+    *,
+    sent: Mapping[str, ChosenFeatures] | None = None,
+    options: MappingOptions | None = None,
+    steps: Steps[Progress] = silent,
 ) -> Mapping[str, ChosenFeatures] | NoMap:
     """Choose the features that a map of these photographs uses (docs/theory/release.md#features-for-a-map).
 
@@ -164,25 +168,29 @@ def select_for_map(
     and leaves by the usual selection.
 
     - `features`: raw features of the photographs, by name.
+    - `sent`: features that left before, by name (`Device.sent`). Of these photographs the same leave again, and others are
+      chosen to match them.
     - `options`: of that map.
     - `steps`: shows progress, see `Steps`.
 
     Raises what `map_images` raises.
     """
     built = map_images(features, options=options, steps=steps)
-    return built if isinstance(built, NoMap) else selected_by_map(built, features)
+    return built if isinstance(built, NoMap) else selected_by_map(built, features, sent)
 
 
-def selected_by_map(built: BuiltMap, features: Mapping[str, Features]) -> dict[str, ChosenFeatures]:
+def selected_by_map(
+    built: BuiltMap, features: Mapping[str, Features], sent: Mapping[str, ChosenFeatures] | None = None
+) -> dict[str, ChosenFeatures]:
     """The features that a map of photographs uses, by name, where `built` is the map of their raw `features`."""
-    chosen: dict[str, ChosenFeatures] = {}
+    chosen = dict(sent or {})
     for where in (built.map, *built.further):
         tracks: dict[int, list[tuple[str, int]]] = {}
         for name, image in where.scene.images.items():
             for row, point in zip(_rows_of(image, features[name]), image.point_rows, strict=True):
                 tracks.setdefault(int(point), []).append((name, int(row)))
         own = {name: features[name] for name in where.scene.images}
-        chosen |= features_on_tracks(own, tracks.values())
+        chosen |= features_on_tracks(own, tracks.values(), sent=sent)
     return chosen
 
 

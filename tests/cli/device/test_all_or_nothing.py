@@ -13,9 +13,12 @@ from veil.cli.device import privatize
 from veil.device.device import Device, releasing
 from veil.device.protection import HideInSubspaces, Protection
 from veil.errors import ReleaseRefused
+from veil.features import Features
 from veil.files.device.home import home
 from veil.files.device.ledger import Ledger
 from veil.files.features import write_features
+from veil.files.photographs.gravity import write_gravity
+from veil.geometry.gravity import Gravity
 from veil.mechanisms.selection import ChosenFeatures, Selection
 from worlds import features, generator
 
@@ -57,18 +60,45 @@ def test_what_a_map_uses_is_released_together_too(
 ) -> None:
     """Planted choice in place of the device's own map, which holds two of three images."""
     chosen = {name: ChosenFeatures(rows=np.arange(0, 30, 3)) for name in NAMES[:2]}
-    monkeypatch.setattr(privatize, "select_for_map", lambda photographs, steps: chosen)
+    monkeypatch.setattr(privatize, "select_for_map", lambda photographs, sent, steps: chosen)
     write_features(tmp_path / "all.h5", IMAGES)
     if refused is not None:
         Device().release(dict(IMAGES)[refused], FEWER, name=refused)
-    words = ("privatize", tmp_path / "all.h5", "-o", tmp_path / "up", "--for-map", "--json", tmp_path / "r.json")
+    words = ("privatize", tmp_path / "all.h5", "-o", tmp_path / "up", "--json", tmp_path / "r.json")
     assert run(*words) == (0 if refused is None else 1)
     if refused is not None:
         assert len(Ledger(home()).entries()) == 1 and not (tmp_path / "up").exists()
         return
-    assert "1 of 3 photographs are not in the device's own map" in capsys.readouterr().out
+    told = capsys.readouterr().out
+    assert "what a map of these photographs uses" in told and "1 of 3 photographs are not in the device's own map" in told
     counts = {row["name"]: row["features"] for row in json.loads((tmp_path / "r.json").read_text())["releases"]}
     assert (counts["a.jpg"], counts["b.jpg"]) == (10, 10) and counts["c.jpg"] > 10
+
+
+@pytest.mark.slow
+def test_a_folder_may_grow(door: dict[str, Features], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The second call repeats all messages of the first, and a map of all holds the new photograph, too."""
+    photographs = list(door.items())[:6]
+    for name, count in (("few", 5), ("more", 6)):
+        write_features(tmp_path / f"{name}.h5", photographs[:count])
+        assert run("privatize", tmp_path / f"{name}.h5", "-o", tmp_path / name) == 0
+    few, more = tree(tmp_path / "few"), tree(tmp_path / "more")
+    assert len(few) == 5 and len(more) == 6 and few.items() <= more.items()
+    assert max(map(len, more.values())) < 200e3, "a message for a map has a tenth of a usual one"
+    assert run("map", tmp_path / "more", "-o", tmp_path / "map") == 0
+    assert "6 of 6" in capsys.readouterr().out
+
+
+def test_one_by_one_each_leaves_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What only a map could choose is not asked for: two photographs, numbers, words, lines, and what was asked one by one."""
+    monkeypatch.setattr(privatize, "select_for_map", lambda *_, **__: pytest.fail("a map of the photographs was made"))
+    write_features(tmp_path / "all.h5", IMAGES)
+    write_features(tmp_path / "two.h5", IMAGES[:2])
+    write_gravity(tmp_path / "g.csv", {name: Gravity(direction=np.array([0.0, 1.0, 0.0])) for name in NAMES})
+    asked: list[tuple[str, ...]] = [("two.h5",), ("all.h5", "--one-by-one"), ("all.h5", "--features", "20")]
+    asked += [("all.h5", "--lines", "--gravity", str(tmp_path / "g.csv")), ("all.h5", "--words", "bundled", "--epsilon", "5")]
+    for number, (file, *words) in enumerate(asked):
+        assert run("privatize", tmp_path / file, "-o", tmp_path / str(number), *words, "--allow-second-release") == 0
 
 
 def test_releases_of_a_block_are_entered_together(tmp_path: Path) -> None:

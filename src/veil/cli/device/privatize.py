@@ -29,10 +29,12 @@ from veil.mechanisms.selection import ChosenFeatures
 from veil.places.maps import NoMap
 from veil.report.tables import Name, Table, fixed, numbers
 
+# Fewer photographs have no map of which anything could be learned.
+LEAST_FOR_MAP = 3
 EXAMPLES = """\
   veil privatize features.h5 -o upload/                           the hardened profile
   veil privatize features.h5 -o upload/ --decoys pool.npz         with a decoy pool of your own (recommended)
-  veil privatize features.h5 -o upload/ --for-map                 what a map of these photographs uses, and nothing else
+  veil privatize queries.h5 -o upload/ --one-by-one               photographs that ask a map which others made
   veil privatize features.h5 -o upload/ --write-names names.csv   which message is of which photograph
   veil privatize features.h5 -o upload/ --lines --gravity g.csv   positions become random lines, half of them vertical
   veil privatize features.h5 -o upload/ --words bundled --epsilon 6 --m 2 --features 200   words, under an epsilon
@@ -49,11 +51,16 @@ class Privatize(AskedProtection):
     `veil inspect`.
     With --words, every descriptor becomes a random subset of a public dictionary under local differential privacy:
     an epsilon for each feature, which composes over the image and all that the ledger holds (`veil budget`).
+    Of three photographs or more, which give a map of their raw features, nothing leaves in subspaces but what such a map uses.
     """
 
     features: Path = positional("a file that `veil extract` wrote")
     output: Path = option("folder for the .veil messages", required=True, short="-o", metavar="FOLDER")
-    for_map: bool = option("send only what a map of these photographs uses: fewer features, and more matches", default=False)
+    one_by_one: bool = option(
+        "choose the features of each photograph by itself, as queries of a map want it (default: of three or more those that a "
+        "map of them uses, which are fewer and match better)",
+        default=False,
+    )
     fresh: bool = option("draw afresh instead of repeating the memoized release", default=False)
     new_secret: bool = option("go on with another secret though the ledger's is lost for good", default=False)
     allow_private_dictionary: bool = option("use a dictionary that was made from your own photographs", default=False)
@@ -75,9 +82,6 @@ def _privatize(arguments: Privatize) -> int:
     require_consistent(arguments)
     if arguments.allow_private_dictionary and not arguments.words:
         raise InputError("--allow-private-dictionary belongs to --words; subspaces have no dictionary")
-    by_number = arguments.features_sent is not None or arguments.min_distance is not None
-    if arguments.for_map and (arguments.words or arguments.no_descriptors or by_number):
-        raise InputError("--for-map chooses the features of subspaces; it does not go with words, --features or --min-distance")
     if arguments.output.exists() and not arguments.output.is_dir():
         raise InputError(f"cannot write to {arguments.output}: it is not a folder; choose another place or free it")
     names = _known_names(arguments)
@@ -89,7 +93,7 @@ def _privatize(arguments: Privatize) -> int:
     gravity = read_gravity(arguments.gravity) if arguments.gravity else {}
     record = _no_releases(descriptors)
     notes = _notes_before(arguments, device, descriptors)
-    chosen = _chosen_for_map(arguments, notes) if arguments.for_map else {}
+    chosen = _chosen_for_map(arguments, device, notes) if _may_be_for_map(arguments, descriptors) else {}
     with _staged(arguments.output) as staged:
         try:
             with releasing(device, fresh=arguments.fresh, allow_second=arguments.allow_second_release) as make_release:
@@ -156,19 +160,32 @@ def _publish(staged: Path, output: Path) -> None:
             os.replace(path, output / path.name)
 
 
-def _chosen_for_map(arguments: Privatize, notes: dict[str, None]) -> Mapping[str, ChosenFeatures]:
-    """The features that a map of the photographs uses, by name; a note names the photographs that it does not hold.
+def _may_be_for_map(arguments: Privatize, descriptors: HideInSubspaces | HideInWords) -> bool:
+    """Whether the features may be those that a map of the photographs uses: no number of them is asked for, nor each alone."""
+    is_asked = arguments.one_by_one or arguments.features_sent is not None or arguments.min_distance is not None
+    return not (is_asked or arguments.lines or isinstance(descriptors, HideInWords))
 
-    Raises InputError if the photographs give no map.
+
+def _chosen_for_map(arguments: Privatize, device: Device, notes: dict[str, None]) -> Mapping[str, ChosenFeatures]:
+    """The features that a map of three or more photographs uses, by name, none without a map; notes tell what was chosen.
+
+    Photographs that left before leave as they did.
     """
+    if count_images(arguments.features) < LEAST_FOR_MAP:
+        return {}
     photographs = dict(read_features(arguments.features))
-    chosen = select_for_map(photographs, steps=Bar)
+    known = {name: device.sent(item) for name, item in photographs.items()}
+    sent = {name: chosen for name, chosen in known.items() if chosen is not None}
+    if len(sent) == len(photographs):
+        return sent
+    chosen = select_for_map(photographs, sent=sent, steps=Bar)
     if isinstance(chosen, NoMap):
-        raise InputError(
-            f"these photographs give no map even of their raw features, so nothing says what a map uses: {chosen.reason}; "
-            "leave out --for-map",
-            remedy=chosen.remedy,
-        )
+        notes[f"note: each photograph leaves by the usual selection, as their raw features give no map: {chosen.reason}"] = None
+        return sent
+    notes[
+        "note: what a map of these photographs uses leaves, and nothing else; queries of another map are released one by one "
+        "(--one-by-one)"
+    ] = None
     outside = [name for name in photographs if name not in chosen]
     if outside:
         notes[

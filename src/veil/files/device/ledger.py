@@ -17,12 +17,15 @@ from functools import cache
 from pathlib import Path
 from typing import Literal
 
+import numpy as np
+
 from veil.errors import FileFormatError, InputError, ReleaseRefused, Remedy, VeilError
 from veil.files.atomic import PART, clear_leftovers, writing
 from veil.files.device.home import make_private, require_own
 from veil.files.sqlite import PATIENCE_S, transaction, trouble
 from veil.ldp.budget import UNITS, Budget, BudgetUnit, Charge
 from veil.ldp.mechanism import SubsetMechanism
+from veil.mechanisms.selection import ChosenFeatures
 from veil.one_line import one_line
 from veil.randomness import Secret
 
@@ -44,6 +47,8 @@ CREATE TABLE spending (
 CREATE TABLE budgets (unit TEXT NOT NULL, epsilon REAL, delta REAL, set_at REAL NOT NULL);
 CREATE TABLE secrets (fingerprint TEXT NOT NULL, since REAL NOT NULL);
 """
+# Rows of the features that left of an image, int32, where they were chosen one by one. Older ledgers of this layout lack it.
+_CHOSEN = "CREATE TABLE IF NOT EXISTS chosen (image_digest TEXT NOT NULL, message_digest TEXT NOT NULL, sent BLOB NOT NULL)"
 
 
 def open_or_make(path: Path) -> bool:
@@ -61,8 +66,8 @@ def open_or_make(path: Path) -> bool:
             require_own(path, path.stat(), private=False)
             make_private(path)
     if not new:
-        with connected(path):  # looks whether it is one
-            pass
+        with connected(path) as connection:  # looks whether it is one
+            connection.execute(_CHOSEN)
     return new
 
 
@@ -90,7 +95,7 @@ def _create(path: Path) -> bool:
 def _fill(path: Path) -> None:
     try:
         with closing(sqlite3.connect(path, timeout=PATIENCE_S)) as connection:
-            connection.executescript(f"BEGIN; {_SCHEMA} PRAGMA user_version = {LAYOUT}; COMMIT;")
+            connection.executescript(f"BEGIN; {_SCHEMA} {_CHOSEN}; PRAGMA user_version = {LAYOUT}; COMMIT;")
     except sqlite3.OperationalError as error:
         raise _refusal(path, error) from None
 
@@ -179,6 +184,7 @@ class Entry:
     - `fresh`: whether it was drawn afresh.
     - `released_at`: seconds since 1970 (UTC).
     - `mechanism`: the law of the words; None for a form without an epsilon (subspaces).
+    - `chosen`: the features that left, where they were chosen one by one. It is not read with other facts, see `Ledger.chosen`.
     """
 
     image_digest: str
@@ -190,6 +196,7 @@ class Entry:
     fresh: bool
     released_at: float = 0.0
     mechanism: SubsetMechanism | None = None
+    chosen: ChosenFeatures | None = None
 
     __repr__ = one_line
 
@@ -252,6 +259,13 @@ class Ledger:
         """The releases of the image with this digest (hex), oldest first."""
         with connected(self.path, mode="ro") as connection:
             return _entries(connection, image_digest)
+
+    def chosen(self, image_digest: str) -> ChosenFeatures | None:
+        """The features that left of an image last, where they were chosen one by one."""
+        with connected(self.path, mode="ro") as connection:
+            found = connection.execute("SELECT sent FROM chosen WHERE image_digest = ? ORDER BY rowid DESC", (image_digest,))
+            row = found.fetchone()
+        return None if row is None else ChosenFeatures(rows=np.frombuffer(row[0], dtype="<i4").astype(np.int64))
 
     def budgets(self) -> dict[BudgetUnit, Budget]:
         """The budgets in force, by unit."""
@@ -381,6 +395,9 @@ def _insert(connection: sqlite3.Connection, entry: Entry) -> None:
     now = time.time()
     release = (entry.image_digest, entry.released_as, entry.name, entry.parameters, entry.features, entry.message_digest)
     connection.execute(f"INSERT INTO releases ({_RELEASES}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)", (*release, entry.fresh, now))
+    if entry.chosen is not None:
+        sent = (entry.image_digest, entry.message_digest, entry.chosen.rows.astype("<i4").tobytes())
+        connection.execute("INSERT INTO chosen (image_digest, message_digest, sent) VALUES (?, ?, ?)", sent)
     if entry.mechanism is not None:
         law = (entry.mechanism.dictionary_size, float(entry.mechanism.epsilon), entry.mechanism.m)
         row = (entry.image_digest, entry.message_digest, *law, entry.features, now)
