@@ -221,7 +221,14 @@ class MapCheck:
         return reasons
 
 
-class LineMapCheckJson(TypedDict):
+class _SometimesInLineChecksJson(TypedDict, total=False):
+    """Numbers for and against a map from lines that are there where focal lengths were measured."""
+
+    focal_deviation: float
+    contradicted_focals: list[ContradictedFocalJson]
+
+
+class LineMapCheckJson(_SometimesInLineChecksJson):
     """Numbers for and against a map from lines."""
 
     checks: int
@@ -242,6 +249,7 @@ class LineMapCheck:
     images that have a point. `uncertainty` is the median standard deviation of camera centers as a share of their extent.
     `gravity_deg` is the median angle between readings of gravity and their mean in the map, `gravity_agreeing` the share within
     15 degrees. None stands for a number that is not known. `left_out` says why images are not in the map, by name.
+    `focal_deviation` and `contradicted_focals` are as in `MapCheck`.
     """
 
     checks: int
@@ -251,12 +259,14 @@ class LineMapCheck:
     gravity_deg: float | None
     gravity_agreeing: float | None
     left_out: Mapping[str, str] = field(default_factory=dict)
+    focal_deviation: float | None = None
+    contradicted_focals: tuple[ContradictedFocal, ...] = ()
 
     __repr__ = one_line
 
     def as_json(self) -> LineMapCheckJson:
         """JSON record of the check, as docs/reference/json.md describes it."""
-        return {
+        record: LineMapCheckJson = {
             "checks": self.checks,
             "close": self.close,
             "explained_tracks": self.explained_tracks,
@@ -265,6 +275,11 @@ class LineMapCheck:
             "gravity_agreeing": self.gravity_agreeing,
             "left_out": dict(self.left_out),
         }
+        if self.focal_deviation is not None:
+            record["focal_deviation"] = self.focal_deviation
+        if self.contradicted_focals:
+            record["contradicted_focals"] = [item.as_json() for item in self.contradicted_focals]
+        return record
 
     def described(self) -> str:
         """Summary of the check in one line, for people."""
@@ -275,6 +290,9 @@ class LineMapCheck:
             parts.append(f"noise moves its cameras by {self.uncertainty:.2%} of their extent")
         if self.gravity_deg is not None and self.gravity_agreeing is not None:
             parts.append(f"gravity agrees to {self.gravity_deg:.1f} deg in {self.gravity_agreeing:.0%} of its readings")
+        if self.focal_deviation is not None:
+            parts.append(f"focal lengths are known to {self.focal_deviation:.0%}")
+        parts += [item.described() for item in self.contradicted_focals]
         return "; ".join(parts)
 
     @property

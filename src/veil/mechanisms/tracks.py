@@ -19,8 +19,6 @@ from jaxtyping import Int64
 from veil.features import Features
 from veil.mechanisms.selection import ChosenFeatures, Selection
 
-# Number of common tracks that a pair of images has enough of.
-ENOUGH = 60
 Track = Sequence[tuple[str, int]]  # names of images with the row of a feature in each
 _Pair = tuple[str, str]
 
@@ -80,16 +78,14 @@ class _Choice:
     def worth(self, track: Track) -> float:
         """Worth of a track for each of its features, which falls as others are taken; 0 if less than two features are free.
 
-        It is the squared scale times a sum over pairs of images, which counts those more that have few tracks.
+        It is the squared scale times a sum over pairs of images, which counts those more that have few tracks: Eq. 16 of
+        release.md.
         """
         free = self._of(track)
         if len(free) < 2:
             return 0.0
         scales = [self._scales[name][row] for name, row in free]
-        pairs = sum(
-            max(0.0, 1 - self._taken[pair] / ENOUGH) / ((1 + self._taken[pair]) * self._available[pair] ** 0.5)
-            for pair in _pairs(free)
-        )
+        pairs = sum(1 / ((1 + self._taken[pair]) * self._available[pair] ** 0.5) for pair in _pairs(free))
         return float(np.median(scales)) ** 2 * pairs / len(free)
 
     def count_sent(self, track: Track) -> None:

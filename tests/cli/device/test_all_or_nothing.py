@@ -17,8 +17,6 @@ from veil.features import Features
 from veil.files.device.home import home
 from veil.files.device.ledger import Ledger
 from veil.files.features import write_features
-from veil.files.photographs.gravity import write_gravity
-from veil.geometry.gravity import Gravity
 from veil.mechanisms.selection import ChosenFeatures, Selection
 from worlds import features, generator
 
@@ -84,19 +82,17 @@ def test_a_folder_may_grow(door: dict[str, Features], tmp_path: Path, capsys: py
         assert run("privatize", tmp_path / f"{name}.h5", "-o", tmp_path / name) == 0
     few, more = tree(tmp_path / "few"), tree(tmp_path / "more")
     assert len(few) == 5 and len(more) == 6 and few.items() <= more.items()
-    assert max(map(len, more.values())) < 200e3, "a message for a map has a tenth of a usual one"
     assert run("map", tmp_path / "more", "-o", tmp_path / "map") == 0
     assert "6 of 6" in capsys.readouterr().out
 
 
 def test_one_by_one_each_leaves_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What only a map could choose is not asked for: two photographs, numbers, words, lines, and what was asked one by one."""
+    """What only a map could choose is not asked for: two photographs, numbers, words, and what was asked one by one."""
     monkeypatch.setattr(privatize, "select_for_map", lambda *_, **__: pytest.fail("a map of the photographs was made"))
     write_features(tmp_path / "all.h5", IMAGES)
     write_features(tmp_path / "two.h5", IMAGES[:2])
-    write_gravity(tmp_path / "g.csv", {name: Gravity(direction=np.array([0.0, 1.0, 0.0])) for name in NAMES})
     asked: list[tuple[str, ...]] = [("two.h5",), ("all.h5", "--one-by-one"), ("all.h5", "--features", "20")]
-    asked += [("all.h5", "--lines", "--gravity", str(tmp_path / "g.csv")), ("all.h5", "--words", "bundled", "--epsilon", "5")]
+    asked += [("all.h5", "--words", "bundled", "--epsilon", "5")]
     for number, (file, *words) in enumerate(asked):
         assert run("privatize", tmp_path / file, "-o", tmp_path / str(number), *words, "--allow-second-release") == 0
 

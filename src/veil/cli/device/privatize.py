@@ -163,7 +163,7 @@ def _publish(staged: Path, output: Path) -> None:
 def _may_be_for_map(arguments: Privatize, descriptors: HideInSubspaces | HideInWords) -> bool:
     """Whether the features may be those that a map of the photographs uses: no number of them is asked for, nor each alone."""
     is_asked = arguments.one_by_one or arguments.features_sent is not None or arguments.min_distance is not None
-    return not (is_asked or arguments.lines or isinstance(descriptors, HideInWords))
+    return not (is_asked or isinstance(descriptors, HideInWords))
 
 
 def _chosen_for_map(arguments: Privatize, device: Device, notes: dict[str, None]) -> Mapping[str, ChosenFeatures]:

@@ -226,14 +226,14 @@ def _cross(v: np.ndarray) -> Float64[np.ndarray, "n 3 3"]:
 
 def reduced(
     columns: Int64[np.ndarray, "n width"],
-    by_unknown: Float64[np.ndarray, "n 2 width"],
+    by_unknown: Float64[np.ndarray, "n residuals width"],
     point: Int64[np.ndarray, "n"],
-    by_point: Float64[np.ndarray, "n 2 3"],
+    by_point: Float64[np.ndarray, "n residuals 3"],
     points: int,
 ) -> Float64[np.ndarray, "_ _"]:
     """Schur complement of the points in the normal equations, dense over the other unknowns.
 
-    An observation depends on the unknowns `columns`, by the derivatives `by_unknown`. The complement is
+    The residuals of an observation depend on the unknowns `columns`, by the derivatives `by_unknown`. The complement is
     U - (A^T Q) (A^T Q)^T for the Jacobians A of the unknowns and an orthonormal basis Q of the points' columns.
     U - W V^-1 W^T is not used: V is singular for points without parallax, and the rounding of its inverse would pass for
     information.
@@ -252,7 +252,7 @@ def reduced(
     return (normal + normal.T) / 2
 
 
-def _orthonormal(by_point: np.ndarray, point: np.ndarray, points: int) -> Float64[np.ndarray, "n 2 3"]:
+def _orthonormal(by_point: np.ndarray, point: np.ndarray, points: int) -> Float64[np.ndarray, "n residuals 3"]:
     """Orthonormal basis of each point's three columns over all its observations, by Gram and Schmidt, twice.
 
     A column that depends on those before it is zero.

@@ -129,7 +129,7 @@ def focal_test(adjusted: Scene, images: Mapping[str, MapImage], fixed: Iterable[
             if sum(len(adjusted.images[name].keypoints) for name in own) < LEAST_OBSERVATIONS:
                 continue
             ratio, deviation = focal_of(camera) / focal_of(claimed), math.hypot(FORMAL * formal, FLOOR)
-            guess = replace(claimed, params=_scaled(claimed, ratio), focal=GUESS)
+            guess = replace(claimed, params=scaled(claimed, ratio), focal=GUESS)
             if abs(math.log(ratio)) > CONTRADICTION * math.hypot(deviation, claimed.focal.deviation):
                 freed[claimed] = guess
             elif deviation < claimed.focal.deviation:
@@ -230,7 +230,7 @@ def focal_of(camera: Camera) -> float:
     return math.exp(float(np.mean(np.log(camera.params[: camera.focal_count]))))
 
 
-def _scaled(camera: Camera, ratio: float) -> tuple[float, ...]:
+def scaled(camera: Camera, ratio: float) -> tuple[float, ...]:
     """Parameters of the camera with focal lengths that are `ratio` times as long."""
     count = camera.focal_count
     return (*(value * ratio for value in camera.params[:count]), *camera.params[count:])

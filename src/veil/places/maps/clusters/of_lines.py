@@ -42,7 +42,7 @@ class LineClusterTask:
 def map_line_cluster(task: LineClusterTask) -> LineMap | NoMap:
     """Map of one cluster from its lines, or why there is none."""
     try:
-        return map_from_lines(task.images, task.graph, options=task.options)
+        return map_from_lines(task.images, task.graph, options=task.options, hold_focals=True)
     except InputError as error:  # too few of its images have gravity, say; other clusters may do
         return NoMap(error.cause, remedy=error.remedy)
 

@@ -8,7 +8,7 @@ need four lines that agree, one of them not along gravity, an angle, positive de
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from jaxtyping import Bool, Float64
@@ -17,6 +17,7 @@ from veil.errors import InputError, Remedy
 from veil.geometry.rigid import Rigid
 from veil.places.maps.images import NoMap
 from veil.places.maps.lines.certainty import checked
+from veil.places.maps.lines.focal import calibrated
 from veil.places.maps.lines.problem import HALVES, LineView, MappingProblem, mapping_problem, more_tracks, of_two_halves
 from veil.places.maps.lines.quad import NoSeed, QuadTracks, Seed, seed_from_quad
 from veil.places.maps.lines.reconstruction import (
@@ -45,6 +46,8 @@ from veil.progress import Progress
 from veil.scene import LineMapCheck
 
 FINAL_ROUNDS = 4
+# Times that a map measures its focal lengths: points that fit the new ones enter before the next.
+CALIBRATIONS = 3
 Checkpoint = Callable[[Reconstruction], None]
 # A seed of `SURE_TRACKS` tracks and a fit of `SURE_FIT` is not doubted (wrong ones reached a fit of 3.4). Once `MIN_SEEDS`
 # quads gave seeds and one of them is sure, other quads are not tried; the first sure seed that takes in another image is the
@@ -62,6 +65,7 @@ class LineMap:
     `observed[k]` is True where the line of observation k of `tracks` agrees with `points[tracks.track[k]]`; a track without
     such an observation has no point. `quad` are the four images of the seed, None if mapping resumed or extended
     another map. `refused` is the reason for each image that is not in the map, by name; `check` says how sure the map is.
+    `focal_ratios` are the focal lengths of images over those that they came with, by name, where the map measured another.
     """
 
     tracks: Tracks
@@ -71,6 +75,7 @@ class LineMap:
     quad: Quad | None
     refused: Mapping[str, str]
     check: LineMapCheck
+    focal_ratios: Mapping[str, float] = field(default_factory=dict)
 
 
 def map_from_lines(
@@ -78,6 +83,7 @@ def map_from_lines(
     graph: MatchGraph,
     *,
     options: LineMapOptions | None = None,
+    hold_focals: bool = False,
     resume: Reconstruction | None = None,
     checkpoint: Checkpoint | None = None,
     progress: Progress | None = None,
@@ -86,10 +92,11 @@ def map_from_lines(
 
     A map that its own check cannot tell from a wrong one is refused, and so are convergent and parallel lines.
 
-    `views` are the images by name, `graph` their matches. `checkpoint` is called with the reconstruction after every image
-    that enters, unless chance explains its seed; given back as `resume` (with the same views, matches and options), mapping
-    goes on from it. `progress` is called with the numbers of registered images and of all. Raises InputError for fewer than
-    four images or if none has gravity. Method: Geppert et al. 2020, Sec. 3, with the changes of docs/theory/mapping.md.
+    `views` are the images by name, `graph` their matches. Focal lengths are measured, or held with `hold_focals`. `checkpoint`
+    is called with the reconstruction after every image that enters, unless chance explains its seed; given back as `resume`
+    (with the same views, matches and options), mapping goes on from it. `progress` is called with the numbers of registered
+    images and of all. Raises InputError for fewer than four images or if none has gravity. Method: Geppert et al. 2020, Sec.
+    3, with the changes of docs/theory/mapping.md.
     """
     options = options or LineMapOptions()
     if len(views) < 4:
@@ -100,11 +107,10 @@ def map_from_lines(
         raise InputError(
             "no image has gravity, which the seed needs of four images of a place", remedy=Remedy("give", "HideInLines.gravity")
         )
-    problem = mapping_problem(views, graph)
+    problem, rounds = mapping_problem(views, graph), 0 if hold_focals else CALIBRATIONS
     if resume is not None:
-        return _unless_doubtful(
-            _finished(problem, *_register_images(problem, resume, options, checkpoint, progress), None, options)
-        )
+        resumed = _register_images(problem, resume, options, checkpoint, progress)
+        return _unless_doubtful(_measured(problem, *resumed, None, options, progress, rounds=rounds))
     trials = _SeedTrials(problem, options, progress)
     weak: list[tuple[Quad, Seed]] = []
     tried, reason = 0, ""
@@ -123,7 +129,7 @@ def map_from_lines(
         if trials.best is None or trials.best.images < least:
             return NoMap(f"none of {tried} image quads gave a seed; one of them said: {reason}", remedy=more_tracks(views))
     best = trials.best
-    return _unless_doubtful(_finished(problem, best.reconstruction, best.refused, best.quad, options))
+    return _unless_doubtful(_measured(problem, best.reconstruction, best.refused, best.quad, options, progress, rounds=rounds))
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -198,17 +204,47 @@ def extend_map(
     """
     options = options or LineMapOptions()
     problem, reconstruction = extend_tracks(mapping_problem(views, graph, tracks), reconstruction)
-    return _finished(problem, *_register_images(problem, reconstruction, options, checkpoint, progress), None, options)
+    reconstruction, refused = _register_images(problem, reconstruction, options, checkpoint, progress)
+    return _finished(*_polished(problem, reconstruction, options), refused, None, options)
 
 
-def _finished(
+def _measured(
     problem: MappingProblem,
     reconstruction: Reconstruction,
     refused: Mapping[str, str],
     quad: Quad | None,
     options: LineMapOptions,
+    progress: Progress | None,
+    *,
+    rounds: int,
 ) -> LineMap:
-    """Final map: tracks merged and everything adjusted in turns, with limits that follow the noise of the lines."""
+    """Final map with focal lengths of its own, measured in `rounds`; where one moves any, refused images are tried again."""
+    claimed = [view.camera for view in problem.views]
+    problem, reconstruction = _polished(problem, reconstruction, options)
+    calibration = None
+    for _ in range(rounds):
+        calibration = calibrated(problem, reconstruction, claimed)
+        if not calibration.moved:
+            break
+        problem, reconstruction = calibration.problem, calibration.reconstruction
+        reconstruction, refused = _register_images(problem, reconstruction, options, None, progress)
+        problem, reconstruction = _polished(problem, reconstruction, options)
+    finished = _finished(problem, reconstruction, refused, quad, options)
+    if calibration is None:
+        return finished
+    check = replace(finished.check, focal_deviation=calibration.deviation, contradicted_focals=calibration.contradicted)
+    ratios = {
+        name: view.camera.focal_px / camera.focal_px
+        for name, view, camera in zip(problem.graph.names, problem.views, claimed, strict=True)
+        if view.camera != camera
+    }
+    return replace(finished, check=check, focal_ratios=ratios)
+
+
+def _polished(
+    problem: MappingProblem, reconstruction: Reconstruction, options: LineMapOptions
+) -> tuple[MappingProblem, Reconstruction]:
+    """Tracks merged and everything adjusted in turns, with limits that follow the noise of the lines."""
     reconstruction = adjusted(problem, reconstruction, reconstruction.registered, INTERMEDIATE)
     limit_px = options.point_error_px
     for _ in range(FINAL_ROUNDS):
@@ -218,7 +254,17 @@ def _finished(
         noise = noise_px(problem, reconstruction)
         reconstruction = adjusted(problem, reconstruction, reconstruction.registered, replace(FINAL, loss_px=noise))
         limit_px = float(np.clip(6 * noise, 0.75, limit_px))
-    reconstruction = triangulate(problem, reconstruction, limit_px, options)
+    return problem, triangulate(problem, reconstruction, limit_px, options)
+
+
+def _finished(
+    problem: MappingProblem,
+    reconstruction: Reconstruction,
+    refused: Mapping[str, str],
+    quad: Quad | None,
+    options: LineMapOptions,
+) -> LineMap:
+    """Final map of a polished reconstruction."""
     names = problem.tracks.names
     return LineMap(
         tracks=problem.tracks,

@@ -13,6 +13,7 @@ from veil.forms import Form, Lines
 from veil.geometry.camera import Camera, as_colmap
 from veil.geometry.rigid import Rigid
 from veil.places.maps.lines.certainty import checked
+from veil.places.maps.lines.focal import with_focal
 from veil.places.maps.lines.incremental import LineMap
 from veil.places.maps.lines.problem import LineView, MappingProblem, mapping_problem
 from veil.places.maps.lines.reconstruction import Reconstruction, adjusted, line_distances
@@ -36,6 +37,11 @@ class LineImage:
         """Camera and lines of the image, without descriptors."""
         return LineView(camera=self.camera, lines=self.lines)
 
+    def with_focal(self, ratio: float) -> LineImage:
+        """The image with a focal length that is `ratio` times as long."""
+        seen = with_focal(self.view, ratio)
+        return replace(self, camera=seen.camera, lines=seen.lines)
+
 
 def scene_of(line_map: LineMap, images: Mapping[str, LineImage]) -> Scene:
     """Scene of a map from lines: its registered images with the features that observe a point.
@@ -52,7 +58,7 @@ def scene_of(line_map: LineMap, images: Mapping[str, LineImage]) -> Scene:
         mine = tracks.image[rows] == index
         if name not in line_map.cam_from_world or not mine.any():
             continue
-        features, image = tracks.feature[rows[mine]], images[name]
+        features, image = tracks.feature[rows[mine]], images[name].with_focal(line_map.focal_ratios.get(name, 1.0))
         keypoints = projections(image.camera, line_map.cam_from_world[name], points[point_of[mine]])
         lines = image.lines.take(features)
         errors.append(_distances(image.camera, lines, keypoints))
