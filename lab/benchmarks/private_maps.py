@@ -49,7 +49,7 @@ from veil.geometry.similarity import align_centers
 from veil.matching import match_pairs
 from veil.matching.pairs import all_pairs
 from veil.mechanisms.profile import Profile
-from veil.mechanisms.release import privatize
+from veil.mechanisms.release import HideInLines, privatize
 from veil.mechanisms.selection import ChosenFeatures, Selection
 from veil.places.built_maps import BuiltMap, MappingOptions
 from veil.places.images_on_demand import map_image
@@ -113,8 +113,10 @@ def rows(folder: Path, arguments: argparse.Namespace) -> list[list[str]]:
             answers = [""] * 3 if isinstance(built, NoMap) else compared(built, whole, truth)
             for chosen in (False, True):
                 sendable = subject.queries if way == "raw" else subject.sent_queries(source, chosen=chosen)
-                is_asked = not isinstance(built, NoMap) and sendable and not (way == "raw" and chosen)
-                answers.append(located(built, whole.raw, sendable) if is_asked else "")
+                if isinstance(built, NoMap) or not sendable or (way == "raw" and chosen):
+                    answers.append("")
+                else:
+                    answers.append(located(built, whole.raw, sendable))
             registered = 0 if isinstance(built, NoMap) else len(built.map.scene.images)
             made.append([folder.name, way, count, f"{registered} of {len(sent)}", *answers, f"{seconds:.1f}"])
     return made
@@ -175,7 +177,9 @@ def foreign(folders: Sequence[Path], way: str, arguments: argparse.Namespace) ->
     return f"{way}: {len(verification.pairs)} of {len(pairs)} pairs of photographs of different scenes accepted"
 
 
-def released(features: Features, selection: Selection | ChosenFeatures, source: str) -> Message:
+def released(
+    features: Features, selection: Selection | ChosenFeatures, source: str, *, lines: HideInLines | None = None
+) -> Message:
     """The release of an image by the hardened profile with bundled files, as it arrives."""
     release = privatize(
         features,
@@ -184,6 +188,7 @@ def released(features: Features, selection: Selection | ChosenFeatures, source: 
         decoys=in_runs(bundled_decoys(), DECOYS),
         randomness=memoized(Secret(hashlib.sha256(source.encode()).digest())),
         selection=selection,
+        lines=lines,
     )
     return decode(encode(release.upload, dtype="float16"))
 

@@ -29,8 +29,8 @@ from veil.mechanisms.selection import ChosenFeatures
 from veil.places.maps import NoMap
 from veil.report.tables import Name, Table, fixed, numbers
 
-# Fewer photographs have no map of which anything could be learned.
-LEAST_FOR_MAP = 3
+# Fewer photographs have no map of which anything could be learned. More than these take hours and gigabytes on a device.
+LEAST_FOR_MAP, MOST_FOR_MAP = 3, 1000
 EXAMPLES = """\
   veil privatize features.h5 -o upload/                           the hardened profile
   veil privatize features.h5 -o upload/ --decoys pool.npz         with a decoy pool of your own (recommended)
@@ -171,7 +171,13 @@ def _chosen_for_map(arguments: Privatize, device: Device, notes: dict[str, None]
 
     Photographs that left before leave as they did.
     """
-    if count_images(arguments.features) < LEAST_FOR_MAP:
+    count = count_images(arguments.features) or 0
+    if count > MOST_FOR_MAP:
+        notes[
+            f"note: each photograph leaves by the usual selection, as there are more than {MOST_FOR_MAP}; those of one place "
+            "leave for a map of it where they stand in a file of their own"
+        ] = None
+    if not LEAST_FOR_MAP <= count <= MOST_FOR_MAP:
         return {}
     photographs = dict(read_features(arguments.features))
     known = {name: device.sent(item) for name, item in photographs.items()}

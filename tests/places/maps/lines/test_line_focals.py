@@ -7,13 +7,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from places.maps.lines.test_line_map import OPTIONS, errors, graph_of, planted, views_of
 from veil.geometry.camera import GUESS, FocalPrior
 from veil.places.maps.lines import LineMap, LineView, map_from_lines, match_graph
 from veil.places.maps.lines.focal import _Fit, with_focal
 from veil.places.maps.lines.problem import mapping_problem
 from veil.places.maps.lines.stored_maps import LineImage, reconstruction_of, scene_of
 from worlds import World, world
+from worlds.mapped_lines import OPTIONS, errors, graph_of, planted, views_of
 
 GIVEN = FocalPrior(origin="given", deviation=0.01)
 
@@ -99,7 +99,11 @@ def test_the_gradient_is_that_of_the_adjusted_cost() -> None:
     line_map = mapped(views, place, hold_focals=True)
     images = {name: LineImage(camera=view.camera, lines=view.lines, form=place.form(name)) for name, view in views.items()}
     scene = scene_of(line_map, images)
-    kept = {name: replace(images[name], lines=item.lines, form=item.form) for name, item in scene.images.items()}
+    kept = {
+        name: replace(images[name], lines=item.lines, form=item.form)
+        for name, item in scene.images.items()
+        if item.lines is not None
+    }
     alone = match_graph({name: len(image.form) for name, image in kept.items()}, {})
     tracks, reconstruction = reconstruction_of(scene, alone)
     problem = mapping_problem({name: image.view for name, image in kept.items()}, alone, tracks)
