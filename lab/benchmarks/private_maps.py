@@ -3,9 +3,9 @@
     VEIL_DATA=... python lab/benchmarks/private_maps.py untuned/et untuned/kermit strecha/fountain-P11 --held-out 4
 
 Scenes are folders with `images/`, also below VEIL_DATA. No camera is given, features are those of `veil extract` by its
-defaults, and all settings are the usual ones. Each scene is mapped from raw features, from the usual releases (`default`), and
-from releases for a map (`for-map`, docs/theory/release.md#features-for-a-map). The secret of a repeat is a hash of the scene's
-name and its number. A row gives
+defaults, and all settings are the usual ones. Each scene is mapped from raw features, from releases by the usual selection
+(`one-by-one`), and from releases for a map (`for-map`, docs/theory/release.md#features-for-a-map). The secret of a repeat is a
+hash of the scene's name and its number. A row gives
 
 - features of a photograph that the map was made of, mean;
 - images registered, of all;
@@ -65,7 +65,7 @@ from veil_lab.files.scenes import read_scene
 # Number of decoys of a usual release: of 1,000 features, four each.
 DECOYS = 4000
 COLUMNS = ("scene", "map of", "features", "registered", "to raw, %", "deg", "to reference, %", "queries", "for a map", "s")
-WAYS = ("raw", "default", "for-map")
+WAYS = ("raw", "one-by-one", "for-map")
 Sent = Mapping[str, Message | Features]
 Kept = TypeVar("Kept")
 
