@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import PurePosixPath
 
 import numpy as np
 from jaxtyping import Float64
@@ -44,7 +45,7 @@ class LearnedSetup:
 
     `selection` says what leaves of each photograph, and `chosen` of some by their name, chosen one by one. `runs` is the number
     of runs in which the pool is used (None: as `veil privatize` does), and `features` how many are attacked of each photograph
-    (None: all that were sent).
+    (None: all that were sent). The attacker has so many `others` of the releases of the same folder, those next in their order.
     """
 
     codebook: Codebook
@@ -56,6 +57,7 @@ class LearnedSetup:
     runs: int | None = None
     features: int | None = None
     seed: int = 0
+    others: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,11 +103,12 @@ def learned_study(
     distances: dict[str, list[np.ndarray]] = {name: [] for name in (*ATTACKS, *map(_hidden, HIDDEN), MIXED)}
     for name, (image, truth) in released.items():
         count.begin(name)
-        for attack, errors in _errors(name, image, truth, setup, ATTACKS).items():
-            distances[attack].append(errors)
+        others = _beside(name, released, setup.others)
+        for attack, errors in _errors(name, image, truth, setup, ATTACKS, others).items():
+            distances.setdefault(attack, []).append(errors)
     for name, (image, truth) in _mixed(released, setup.seed).items():
         count.begin(f"{name}, mixed")
-        distances[MIXED].append(_errors(name, image, truth, setup, ("modes", "context"))["context"])
+        distances[MIXED].append(_errors(name, image, truth, setup, ("modes", "context"), {})["context"])
     sent = float(np.mean([len(truth) for _, truth in released.values()]))
     for attack, parts in distances.items():
         if parts:  # networks that came without a transformer give none for it
@@ -151,10 +154,15 @@ def _mixed(
 
 
 def _errors(
-    name: str, image: ReleasedImage, truth: np.ndarray, setup: LearnedSetup, attacks: Sequence[str]
+    name: str,
+    image: ReleasedImage,
+    truth: np.ndarray,
+    setup: LearnedSetup,
+    attacks: Sequence[str],
+    others: Mapping[str, ReleasedImage],
 ) -> dict[str, Float64[np.ndarray, "attacked"]]:
     """Distances of the estimates of each attack to the truth, for the attacked features of one photograph."""
-    knowledge = Knowledge(codebook=setup.codebook, decoys=None, database=setup.database, learned=setup.model)
+    knowledge = Knowledge(codebook=setup.codebook, decoys=None, database=setup.database, learned=setup.model, others=others)
     effort = Effort(features=setup.features or len(truth), seed=setup.seed)
     target = Target(image=image, rows=effort.rows(len(truth), name), knowledge=knowledge, effort=effort)
     distances = {attack.name: _distances(attack, target, truth) for attack in named(*attacks)}
@@ -163,7 +171,19 @@ def _errors(
         hidden.cache.update(target.cache)  # modes do not depend on positions
         for attack in named(*(name for name in HIDDEN if name != "whole photograph" or setup.model.whole is not None)):
             distances[_hidden(attack.name)] = _distances(attack, hidden, truth)
+    if others:
+        views, together = named("matched views", "matched candidates")
+        attempted(views, target)  # whose partners the other takes
+        distances[f"{together.name}, {1 + len(others)} uploads"] = _distances(together, target, truth)
     return distances
+
+
+def _beside(name: str, released: Mapping[str, tuple[ReleasedImage, np.ndarray]], count: int) -> dict[str, ReleasedImage]:
+    """The `count` releases that come next in the folder of one, the first ones after the last; none if there are fewer."""
+    folder = [other for other in released if PurePosixPath(other).parent == PurePosixPath(name).parent]
+    at = folder.index(name)
+    after = [*folder[at + 1 :], *folder[:at]][:count]
+    return {other: released[other][0] for other in after} if len(after) == count else {}
 
 
 def _hidden(attack: str) -> str:

@@ -66,6 +66,12 @@ class EvaluateLearned(Record):
     attacked_features: int | None = option(
         "features of each photograph that are attacked (default all)", parse=at_least(1), metavar="N"
     )
+    others: int = option(
+        "attack each once more, with N other uploads of its folder (default %(default)s)",
+        default=0,
+        parse=at_least(0),
+        metavar="N",
+    )
     photographs: int = option("photographs attacked at most (default %(default)s)", default=8, parse=at_least(1))
     every: int = option("take each N-th photograph (default all)", default=1, parse=at_least(1), metavar="N")
     skip: int = option("begin after the first K photographs", default=0, parse=at_least(0), metavar="K")
@@ -106,6 +112,7 @@ def _learned(arguments: EvaluateLearned) -> int:
         chosen=selected,
         runs=arguments.runs,
         features=arguments.attacked_features,
+        others=arguments.others,
         seed=arguments.seed,
     )
     with StepBar("attacking") as bar:
