@@ -83,11 +83,10 @@ def _about_an_object() -> pycolmap.Reconstruction:
 def _with_focal(model: pycolmap.Reconstruction, focal_px: float) -> pycolmap.Reconstruction:
     """A copy of the model whose only camera has this focal length."""
     model = pycolmap.Reconstruction(model)
-    camera = pycolmap.Camera(model="SIMPLE_RADIAL", width=320, height=240, params=[focal_px, 160, 120, 0], camera_id=1)
-    if model.exists_camera(1):
-        model.cameras[1].params = camera.params
-    else:
+    if not model.exists_camera(1):
+        camera = pycolmap.Camera(model="SIMPLE_RADIAL", width=320, height=240, params=[1, 160, 120, 0], camera_id=1)
         model.add_camera_with_trivial_rig(camera)
+    model.cameras[1].params = [focal_px, 160.0, 120.0, 0.0]
     return model
 
 
