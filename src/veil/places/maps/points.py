@@ -36,7 +36,6 @@ from veil.places.maps.loop import Ended, Stuck, mapped
 from veil.places.maps.options import (
     LAST_PX,
     MIN_ANGLE_DEG,
-    MOST_ITERATIONS,
     MapOptions,
     adjustment_settings,
     global_settings,
@@ -53,8 +52,6 @@ ATTEMPTS = 5
 IMAGES_AT_ONCE = 50
 # Why an image is left out that other images do not agree with.
 CONTRADICTS = "the map contradicts its pairs with the other images"
-# Why there is no map where bundle adjustment goes on and on: something that a map must fix is open.
-NOT_CONVERGED = f"its adjustment did not converge in {MOST_ITERATIONS} iterations: focal lengths or depths are left open"
 
 
 def build_map(
@@ -214,7 +211,6 @@ class Mapper:
         self.model: Path | None = None
         self.held: Set[int] = frozenset()
         self.widened = False
-        self.converged = True  # the last adjustment
         self.doubted: Mapping[Camera, Camera] = {}
 
     @property
@@ -329,7 +325,6 @@ class Mapper:
         answer = self.colmap.run(request, work=max(1.0, len(scene.images) / IMAGES_AT_ONCE))
         if isinstance(answer, Stopped):
             return None
-        self.converged = answer["converged"]
         model = pycolmap.Reconstruction(output)
         adjusted = scene_of(model, self.images) if model.num_points3D() else None
         if adjusted is None or not set(scene.images) <= set(adjusted.images):
@@ -440,8 +435,6 @@ class _NewMap:
         if one_standpoint(self.mapper.images, self.mapper.pairs) is not None:
             # A guessed focal length lets a mapper make depths of nothing
             return replace(no_start(self.mapper.images, self.mapper.pairs), left_out=self.left_out, check=check)
-        if not self.mapper.converged:
-            return NoMap(NOT_CONVERGED, self.left_out, check, (Remedy("give", "photographs from several standpoints"),))
         if check.doubts:
             return NoMap(f"the map that came out cannot be trusted: {'; '.join(check.doubts)}", self.left_out, check)
         return replace(model.scene, check=check)

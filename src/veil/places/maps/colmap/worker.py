@@ -154,7 +154,6 @@ def _adjust(request: dict[str, Any]) -> dict[str, Any]:
 
     If the request is for `confirmed` points, those that only two images see do not count where others hold the images: two
     lines of sight always nearly meet on an epipolar line, so that nothing confirms such a match (mapping.md#confirmed-points).
-    The answer says whether the last adjustment `converged`.
     """
     from veil.colmap import pycolmap
 
@@ -176,10 +175,8 @@ def _adjust(request: dict[str, Any]) -> dict[str, Any]:
         options.ceres.loss_function_scale = max(LEAST_SCALE_PX, SCALE * _median_error_px(model))
         aside = _set_aside(model)
     _set(options, request["options"])
-    converged = True
     for limit_px in request["limits_px"]:
-        summary = pycolmap.create_default_bundle_adjuster(options, config, model).solve()
-        converged = summary.termination_type == pycolmap.BundleAdjustmentTerminationType.CONVERGENCE
+        pycolmap.create_default_bundle_adjuster(options, config, model).solve()
         _arm(request["stall_s"])
         _say({"registered": model.num_reg_images()})
         pycolmap.ObservationManager(model).filter_all_points3D(limit_px, request["min_angle_deg"])
@@ -187,7 +184,7 @@ def _adjust(request: dict[str, Any]) -> dict[str, Any]:
         _bring_back(model, aside)
         pycolmap.ObservationManager(model).filter_all_points3D(request["limits_px"][-1], request["min_angle_deg"])
     model.write(request["output"])
-    return {"adjusted": True, "converged": converged}
+    return {"adjusted": True}
 
 
 def _median_error_px(model: Any) -> float:
