@@ -47,7 +47,6 @@ def plain_map(
 
     start = time.perf_counter()
     _, known = write_database(workdir / "database.db", images, matches)
-    # COLMAP seeds its threads' generators with seed + thread, so that one thread is what repeats.
     pycolmap.set_random_seed(seed)
     verification = pycolmap.TwoViewGeometryOptions()
     verification.ransac.random_seed = seed
@@ -65,7 +64,7 @@ def plain_map(
     pipeline.extract_colors = False
     pipeline.min_model_size = min(3, len(images))
     pipeline.multiple_models = len(images) > 3
-    pipeline.random_seed = seed
+    pipeline.random_seed, pipeline.num_threads = seed, 1  # with more threads the same seed gives several models
     guessed = any(not image.camera.focal_is_known for image in images.values())
     pipeline.ba_refine_focal_length = pipeline.ba_refine_extra_params = guessed
     pipeline.constant_cameras = known

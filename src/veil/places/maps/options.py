@@ -24,6 +24,8 @@ MANY_FEATURES, LEAST_SHARE = 1000, 0.5
 FIRST_PAIR, NEXT_POSE = 100, 30
 # Limits in pixels of the last adjustment of a map, and the least angle at its points.
 LAST_PX, MIN_ANGLE_DEG = (4.0,), 1.5
+# Iterations of that adjustment, at most. Of weakly determined focal lengths it needs hundreds, of others some ten.
+MOST_ITERATIONS = 500
 # Trials of RANSAC in the second verification, whose pairs are mostly wrong: enough if a quarter of the matches is right.
 MORE_TRIALS = 2_000
 
@@ -124,7 +126,7 @@ def adjustment_settings(*, free: bool) -> dict[str, Any]:
         "refine_extra_params": free,
         "print_summary": False,
         "ceres.solver_options.function_tolerance": 1e-6,
-        "ceres.solver_options.max_num_iterations": 50,
+        "ceres.solver_options.max_num_iterations": MOST_ITERATIONS,
     }
 
 

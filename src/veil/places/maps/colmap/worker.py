@@ -20,6 +20,9 @@ import numpy as np
 SCALE, LEAST_SCALE_PX = 0.75, 0.1
 # Number of points, each in three images or more, that hold an image, and that two images share at least to be linked.
 HELD_BY, LINKED_BY = 30, 15
+# Threads of the mappers and of adjustments: with more, the same request has several answers (mapping.md#the-same-map-again).
+# Verification may have more: each pair of images is verified by one thread, with the request's seed.
+THREADS = 1
 
 
 def main() -> None:
@@ -103,10 +106,7 @@ def _map(request: dict[str, Any]) -> dict[str, Any]:
         _say({"registered": registered})
 
     _arm(request["stall_s"])
-    # COLMAP seeds its threads' generators with seed + thread, so that one thread is what repeats.
-    pycolmap.set_random_seed(request["seed"])
-    options = pycolmap.IncrementalPipelineOptions()
-    options.random_seed = request["seed"]
+    options = _pipeline(pycolmap.IncrementalPipelineOptions(), request["seed"])
     options.constant_cameras = set(request["constant_cameras"])
     _set(options, request["options"])
     output = Path(request["output"])
@@ -127,9 +127,7 @@ def _map_globally(request: dict[str, Any]) -> dict[str, Any]:
     from veil.colmap import pycolmap
 
     _arm(request["stall_s"])
-    pycolmap.set_random_seed(request["seed"])
-    options = pycolmap.GlobalPipelineOptions()
-    options.random_seed = request["seed"]
+    options = _pipeline(pycolmap.GlobalPipelineOptions(), request["seed"])
     _set(options, request["options"])
     output = Path(request["output"])
     models = pycolmap.global_mapping(request["database"], output, output, options=options)
@@ -141,9 +139,7 @@ def _complete(request: dict[str, Any]) -> dict[str, Any]:
     from veil.colmap import pycolmap
 
     _arm(request["stall_s"])
-    pycolmap.set_random_seed(request["seed"])
-    options = pycolmap.IncrementalPipelineOptions()
-    options.random_seed = request["seed"]
+    options = _pipeline(pycolmap.IncrementalPipelineOptions(), request["seed"])
     options.extract_colors = False  # there are no photographs here
     _set(options, request.get("options", {}))
     output = Path(request["output"])
@@ -172,6 +168,7 @@ def _adjust(request: dict[str, Any]) -> dict[str, Any]:
     config.fix_gauge(pycolmap.BundleAdjustmentGauge.TWO_CAMS_FROM_WORLD)
     options = pycolmap.BundleAdjustmentOptions()
     options.ceres.loss_function_type = pycolmap.LossFunctionType.SOFT_L1
+    options.ceres.solver_options.num_threads = THREADS
     aside: list[list[tuple[int, int]]] = []
     if request.get("confirmed"):
         options.ceres.loss_function_type = pycolmap.LossFunctionType.CAUCHY
@@ -246,6 +243,18 @@ def _bring_back(model: Any, aside: list[list[tuple[int, int]]]) -> None:
             for image_id, row in observations:
                 track.add_element(image_id, row)
             model.add_point3D(point[:3] / point[3], track, np.zeros(3, dtype=np.uint8))
+
+
+def _pipeline(options: Any, seed: int) -> Any:
+    """Options of a pipeline of COLMAP's that gives the same answer each time: seeded, and on `THREADS` threads.
+
+    The generator of the thread is seeded too, as registration without points takes no seed.
+    """
+    from veil.colmap import pycolmap
+
+    pycolmap.set_random_seed(seed)
+    options.random_seed, options.num_threads = seed, THREADS
+    return options
 
 
 def _set(options: Any, values: dict[str, Any]) -> None:
