@@ -124,7 +124,7 @@ def test_a_focal_length_within_its_deviation_is_refined_and_a_surer_one_is_held(
         assert (scene.images["00"].camera.params == place.camera.params) == (focal == GIVEN)
 
 
-def facade(name: str) -> World:
+def facade(name: str, *, noise_px: float = 0.3) -> World:
     """A plane in front of cameras that move along it without turning: any focal length explains it, with another depth."""
     place = world(name, points=400)
     random = generator(name)
@@ -136,7 +136,7 @@ def facade(name: str) -> World:
         inside = ((xy > 0) & (xy < [640, 480])).all(axis=1)
         key = f"{index:02d}"
         poses[key], visible[key] = pose, np.flatnonzero(inside)
-        keypoints[key] = (xy[inside] + 0.3 * random.normal(size=(int(inside.sum()), 2))).astype(np.float32)
+        keypoints[key] = (xy[inside] + noise_px * random.normal(size=(int(inside.sum()), 2))).astype(np.float32)
     return replace(place, points=cloud, poses=poses, keypoints=keypoints, visible=visible)
 
 
@@ -230,7 +230,7 @@ def test_the_deviation_of_a_focal_length_is_that_of_all_unknowns() -> None:
 def test_the_check_says_how_well_focal_lengths_are_known(tmp_path: Path) -> None:
     """Oracle: depth fixes guessed focal lengths to some percent; a plane along which cameras move leaves them as guesses."""
     known = {}
-    for name, place in (("deep", world("guess", points=400)), ("facade", facade("facade"))):
+    for name, place in (("deep", world("guess", points=400)), ("facade", facade("facade", noise_px=0.1))):
         (tmp_path / name).mkdir()
         scene = mapped(claiming(place, 1.3, GUESS), tmp_path / name)
         assert isinstance(scene, Scene) and scene.check is not None and scene.check.focal_deviation is not None
