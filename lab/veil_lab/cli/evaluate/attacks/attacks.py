@@ -49,6 +49,7 @@ EXAMPLES = """\
   veil evaluate attacks bsds500/ --attacker imagenet_sample/ --descriptor sift hardtfeat aliked xfeat --word-count 4096
 """
 PER_IMAGE, DIMENSIONS = 120, (2, 4, 8, 16)
+RECOMMENDED: Strategy = "sub-hybrid"  # by [D21]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,7 +62,7 @@ class EvaluateAttacks(AskedAttacks):
     of several descriptors are attacked by every attack of the list.
     """
 
-    lifting: Strategy | None = option("lifting of the attacked descriptors (default sub-hybrid)", choices=STRATEGIES)
+    lifting: Strategy = option("way of lifting (default %(default)s)", default=RECOMMENDED, choices=STRATEGIES)
     line_photographs: int = option("photographs whose lines are attacked (default %(default)s)", default=20, parse=at_least(1))
     figure: Path | None = option("draw errors of positions (.png or .svg)", parse=picture, metavar="FILE")
 
@@ -75,10 +76,9 @@ def register(protocols: Commands) -> None:
 def _attacks(arguments: EvaluateAttacks) -> int:
     """Run `veil evaluate attacks`; exit code 0."""
     quiet_colmap()
-    lifting = arguments.lifting or "sub-hybrid"
     if arguments.descriptor:
-        if arguments.lifting:
-            raise InputError("--lifting belongs to the tables of SIFT; leave it out, or leave --descriptor out")
+        if arguments.lifting != RECOMMENDED:
+            raise InputError(f"with --descriptor lifting is {RECOMMENDED}; leave --lifting out, or leave --descriptor out")
         return compare_descriptors(arguments)
     per_image, dimensions = arguments.per_image or PER_IMAGE, arguments.m or DIMENSIONS
     victims = extracted(arguments.victims, most=arguments.photographs, least=per_image)
@@ -97,7 +97,7 @@ def _attacks(arguments: EvaluateAttacks) -> int:
             tested,
             words=words,
             dimensions=dimensions,
-            strategy=lifting,
+            strategy=arguments.lifting,
             count=min(arguments.attacked_features, per_image * len(tested)),
             seed=arguments.seed,
             threads=arguments.threads,
@@ -111,7 +111,7 @@ def _attacks(arguments: EvaluateAttacks) -> int:
             auxiliary=auxiliary,
             study=DistributionStudy(
                 dimensions=tuple(dimensions),
-                strategy=lifting,
+                strategy=arguments.lifting,
                 count=arguments.attacked_features,
                 per_image=per_image,
                 seed=arguments.seed,
