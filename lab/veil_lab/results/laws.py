@@ -1,7 +1,7 @@
 """What an epsilon of words means: the probability that the true word is sent, and the epsilon of an image, beside it.
 
 Tables and sentences have epsilon alone, from which neither is seen without K and m. Both follow from the law, so that no run
-has to print them (docs/theory/words.md, Eq. 2 and 8).
+has to print them (docs/theory/words.md, Eq. 2 and 8). A file of its own: pages know nothing of what their cells say.
 """
 
 from __future__ import annotations
