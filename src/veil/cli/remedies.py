@@ -94,7 +94,7 @@ PHRASES: Mapping[tuple[Action, str], str] = {
     ("make", "codebook with a PCA"): "build one with `veil codebook build` (without --decoy-pool)",
     ("make", "decoy pool"): "build a pool from other photographs with `veil codebook build --decoy-pool`",
     ("make", "dictionary of the place"): (
-        "build a dictionary of public photographs of this place "
+        "build a dictionary of public photographs that show this place from near "
         "(`veil codebook build public/ -o place.npz --word-count 16384`) and release with --words place.npz"
     ),
     ("make", "face store"): "make one with `veil faces create`",
