@@ -1,8 +1,12 @@
-"""Citations in the code lead somewhere: pages exist, with the headings and the equations that are named."""
+"""Citations in the code lead somewhere: pages exist, with the headings and the equations that are named.
+
+Pages name modules and files that are there, and no label of a list that no reader has.
+"""
 
 from __future__ import annotations
 
 import re
+import subprocess
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from functools import cache
@@ -25,11 +29,22 @@ PAGES = sorted(
 PAGE = re.compile(r"(?<![\w/.-])((?:docs/|lab/|faces/)?(?:(?:theory|reference)/)?[a-z_]+\.md)(?:#([a-z0-9-]+))?")
 # "docs/theory/words.md, Eq. 15-16": the page first, as in all of this code.
 EQUATIONS = re.compile(r"((?:docs/theory/)?[a-z_]+\.md)(?:#[a-z0-9-]+)?,? Eq\. (\d+)(?:(?:-| and |, )(\d+))?")
-# A module of the package, or a name in one, between backticks.
 # A line's break with what is around it, also where a comment goes on.
 GAP = re.compile(r"\s*\n\s*(?:# ?)?")
 PICTURE = re.compile(r"!\[[^\]]*\]\(([^)]+)\)")
+# A module of the package, or a name in one, between backticks.
 NAME = re.compile(r"`(veil(?:_lab|_faces)?(?:\.\w+)+)")
+# A file of the repository between backticks, or a folder in a folder, however much of its path is given.
+FILE = re.compile(r"(?<!`)`((?:[\w.-]+/)*[\w-]+\.(?:pyi?|md|toml|ts|cff)|(?:[a-z_]+/){2,})`")
+# A letter with a number in prose, and what else holds such words: code, equations, links, citations, what papers number.
+CODED = re.compile(r"(?<![\w.,/-])[A-Z]\d{1,2}(?![\w/-]|\.\w)")
+ELSEWHERE = re.compile(
+    r"^ *```.*?^ *```$|`[^`\n]+`|\$\$.*?\$\$|\$[^$]+\$|\[[A-Z]+\d{2}\]|\]\([^)\s]+\)"
+    r"|\b(?:Tables?|Figs?\.|Eqs?\.|Secs?\.)\s+[A-Z]\d+",
+    re.MULTILINE | re.DOTALL,
+)
+# A protocol of storage.
+STORAGE = "S3"
 LABEL = re.compile(r"\b[Tt]raps\b|\b[ADFLS]\d{1,2}: ")
 
 
@@ -104,6 +119,36 @@ def missing_names(path: Path) -> Iterator[tuple[int, str]]:
         yield from ((number, f"no {name}") for name in NAME.findall(line) if not exists(name))
 
 
+def missing_files(path: Path) -> Iterator[tuple[int, str]]:
+    """Files and folders of the repository on a page that are not there."""
+    for number, line in enumerate(path.read_text().splitlines(), 1):
+        yield from ((number, f"no file {name}") for name in FILE.findall(line) if name not in endings())
+
+
+@cache
+def endings() -> frozenset[str]:
+    """Ends of the paths of all files in the repository, and of all folders, which end in a slash."""
+    listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.splitlines()
+    paths = {Path(name) for name in listed}
+    folders = {folder for path in paths for folder in path.parents}
+    named = {(path.parts, "") for path in paths} | {(folder.parts, "/") for folder in folders}
+    return frozenset("/".join(parts[start:]) + end for parts, end in named for start in range(len(parts)))
+
+
+def private_labels(path: Path) -> Iterator[tuple[int, str]]:
+    """Labels in prose, as "A5", that no equation of a page has: they stand in a list that no reader has."""
+    text = ELSEWHERE.sub(lambda match: re.sub(r"\S", " ", match[0]), path.read_text())
+    for number, line in enumerate(text.split("\n"), 1):
+        yield from ((number, f"the private label {label}") for label in CODED.findall(line) if label not in public_labels())
+
+
+@cache
+def public_labels() -> frozenset[str]:
+    """Labels that a reader can look up: tags of equations, those of lines.md as mapping.md cites them, and norms (L1, L2)."""
+    tags = {tag for path in PAGES for tag in re.findall(r"\\tag\{([A-Z]\d+)\}", path.read_text())}
+    return frozenset(tags | {f"L{number}" for number in equations(ROOT / "docs" / "theory" / "lines.md")} | {STORAGE})
+
+
 def repeated_pictures(path: Path) -> Iterator[tuple[int, str]]:
     """Pictures that a page shows again: left over from a figure that the command of another section had written over."""
     shown: set[str] = set()
@@ -123,7 +168,7 @@ def test_citations_lead_somewhere() -> None:
     assert faults(sources, ROOT, lambda path: citations(path.read_text())) == ""
 
 
-@pytest.mark.parametrize("rule", [missing_names, repeated_pictures])
+@pytest.mark.parametrize("rule", [missing_names, missing_files, private_labels, repeated_pictures])
 def test_pages_name_what_is_there_and_show_it_once(rule: Callable[[Path], Iterator[tuple[int, str]]]) -> None:
     pages = [path for path in PAGES if path.name != "renamed.md"]  # which lists names that are gone
     assert len(pages) > 30
@@ -131,11 +176,15 @@ def test_pages_name_what_is_there_and_show_it_once(rule: Callable[[Path], Iterat
 
 
 def test_offenders_on_pages_are_told(tmp_path: Path) -> None:
-    """Broken twins: a name that is not there, and a picture that comes again."""
+    """Broken twins: a name, a file and a folder that are not there, labels of a list, and a picture that comes again."""
     path = tmp_path / "page.md"
     path.write_text("`veil.forms` ![a](a.png)\n`veil.nothing` ![b](b.png)\n![c](a.png)\n")
     assert list(missing_names(path)) == [(2, "no veil.nothing")]
     assert list(repeated_pictures(path)) == [(3, "a.png stands twice")]
+    path.write_text("`words.md`, `places/maps/`, `maps/points.py`\n`maps/nothing.py`, `places/nothing/`, `photos/`\n")
+    assert list(missing_files(path)) == [(2, "no file maps/nothing.py"), (2, "no file places/nothing/")]
+    path.write_text("Eq. V4 of [D21], Fig. S1, $D15$, `A5` in L2\nsee trap A2 (D15)\n")
+    assert list(private_labels(path)) == [(2, "the private label A2"), (2, "the private label D15")]
 
 
 def wrong(text: str) -> list[str]:

@@ -43,7 +43,7 @@ FORMS = {
     "subspaces": Released((), "release the photographs in one call", "epsilon|smaller m|first-octave|--lines", ()),
     "words": Released(
         ("--words", "bundled", "--epsilon", "8"),
-        "release with a larger --epsilon",
+        "veil codebook build public/ -o place.npz --word-count 16384.*larger --epsilon",
         "in one call|smaller m|first-octave|--lines",
         ("--words", "bundled", "--epsilon", "10"),
     ),
@@ -102,8 +102,8 @@ def test_remedies_follow_the_form() -> None:
 
     assert advised(raw) == []
     assert advised(subspaces(random, raw.vectors.astype(np.float64), 4, raw.space)) == ["HideInSubspaces.selection"]
-    assert advised(words_of(raw, dictionary, epsilon=6.0)) == ["HideInWords.epsilon"]
-    assert advised(words_of(raw, dictionary, epsilon=np.inf)) == []
+    assert advised(words_of(raw, dictionary, epsilon=6.0)) == ["dictionary of the place", "HideInWords.epsilon"]
+    assert advised(words_of(raw, dictionary, epsilon=np.inf)) == ["dictionary of the place"]
 
 
 @pytest.mark.parametrize(("share", "more"), [(0.5, True), (0.9, False)])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,8 +12,9 @@ from veil.audit.finding import Finding, Share
 from veil.audit.measured_forms import MeasuredAttack, MeasuredForm, measured_attacks
 from veil.errors import FileFormatError, InputError
 from veil.files.measured_forms import bundled_measured_forms, read_measured_forms, write_measured_forms
+from veil.ldp.budget import outward
 from veil_lab.report.measured_forms import cost_table, interval_table, recovery_table, summary_table
-from veil_lab.studies.attacks.form_releases import FORMS
+from veil_lab.studies.attacks.form_releases import DICTIONARY_SIZE, FORMS
 from worlds.documents import ROOT
 from worlds.schemas import validate
 
@@ -51,6 +53,16 @@ def test_every_document_quotes_the_record() -> None:
     told = {item.form: item.told for item in forms}
     first = " ".join((ROOT / "docs" / "theory" / "hardened.md").read_text().split("\n\n")[1].split())
     assert told["subspaces of all features"] in first and told["subspaces"] in first
+
+
+def test_the_page_tells_how_often_the_true_word_is_sent() -> None:
+    """Oracle: Eq. 2 of docs/theory/words.md in floats, m = 2 of the words of the study's dictionary."""
+    told = [
+        f"{outward(100 / (1 + (DICTIONARY_SIZE - 2) / (2 * math.exp(epsilon))), 3)} %"
+        for epsilon in sorted((form.epsilon for form in FORMS if form.epsilon), key=[5.0, 4.0, 3.0, 10.0].index)
+    ]
+    sentence = "probability {} at epsilon 5, {} at 4, {} at 3, and {} at 10.".format(*told)
+    assert sentence in (ROOT / "docs" / "choose.md").read_text()
 
 
 def test_sentences_leave_oracles_out_and_name_what_more_uploads_give() -> None:

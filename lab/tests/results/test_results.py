@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from veil.errors import FileFormatError, InputError
 from veil_lab.files.results import read_records, sources, write_record
 from veil_lab.files.runs import recorded
 from veil_lab.results.code import changed, digest_of
+from veil_lab.results.laws import with_law
 from veil_lab.results.pages import rendered, stray_digits
 from veil_lab.results.printed import tables_in
 from veil_lab.results.record import ResultRecord, ResultTable, agree, differences, numbers
@@ -89,6 +91,26 @@ def test_what_nothing_vouches_for_fails(text: str, named: str) -> None:
     """Broken twins: a digit that was typed, a cell, a column, a table, a setting and a record that are gone."""
     with pytest.raises(InputError, match=named.replace("|", r"\|")):
         rendered(text, {"forms": record()})
+
+
+def test_epsilons_come_with_what_they_mean() -> None:
+    """Oracle: Eq. 2 of docs/theory/words.md in floats, and the plain sum of epsilons, which one feature spends.
+
+    A row without words has none, and columns that are printed stay as they are.
+    """
+    rows = (("raw", "-", "-", "-", "1"), ("words", "4096", "10", "2", "2"), ("words", "256,000", "10", "2", "3"))
+    table = ResultTable(columns=("form", "K", "epsilon", "m", "right"), rows=rows)
+    truth = [100 / (1 + (words - 2) / (2 * math.exp(10.0))) for words in (4096, 256_000)]
+    told = with_law(table, {})
+    assert told.columns == ("form", "K", "epsilon", "m", "true word sent", "right")
+    assert [row[4] for row in told.rows] == ["-", *(f"{value:.1f} %" for value in truth)]
+    assert with_law(told, {}) == told and with_law(record().tables[0], record().settings) == record().tables[0]
+    whole = with_law(table, {"features": "1,100", "delta": "0"})
+    assert whole.columns[4:6] == ("true word sent", "epsilon of the image") and whole.rows[1][5] == "11000"
+    page = rendered("{{forms | true word sent, words 256000, epsilon 10, m 2}}", {"forms": record()})
+    assert page == f"{truth[1]:.1f} %"
+    with pytest.raises(InputError, match="needs words, epsilon and m"):
+        rendered("{{forms | true word sent, epsilon 10, m 2}}", {"forms": record()})
 
 
 def test_names_equations_and_code_may_hold_digits() -> None:

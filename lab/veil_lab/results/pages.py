@@ -2,8 +2,9 @@
 
 `{{name}}` on a line of its own is the first table of a record, and `{{name | 2}}` its second. In a sentence,
 `{{name | row | column}}` is a cell of the first table, `{{name | 2 | row | column}}` one of the second, and
-`{{name | setting}}` a setting. Any other digit in a page fails, unless it stands in code, an equation, a link, a version, or
-the name of a table, figure, equation or section.
+`{{name | setting}}` a setting. Epsilons of words come with what they mean: tables have columns of it, and
+`{{name | true word sent}}` computes it from settings (`laws`). Any other digit in a page fails, unless it stands in code, an
+equation, a link, a version, or the name of a table, figure, equation or section.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import re
 from collections.abc import Iterator, Mapping
 
 from veil.errors import InputError
+from veil_lab.results.laws import law_told, with_law
 from veil_lab.results.record import ResultRecord
 
 _CITED = re.compile(r"\{\{([^{}]*)\}\}")
@@ -57,11 +59,12 @@ def _cited(parts: list[str], records: Mapping[str, ResultRecord]) -> str:
         raise InputError(f"record {name} has {len(record.tables)} tables, and no table {number}")
     match rest:
         case []:
-            return f"{record.tables[number - 1].markdown()}\n\n{source(record)}"
+            return f"{with_law(record.tables[number - 1], record.settings).markdown()}\n\n{source(record)}"
         case [setting]:
-            if setting not in record.settings:
+            told = record.settings.get(setting) or law_told(record.settings, setting)
+            if told is None:
                 raise InputError(f"record {name} has no setting {setting!r}")
-            return record.settings[setting]
+            return told
         case [row, column]:
             if (cell := record.cell(row, column, number - 1)) is None:
                 raise InputError(f"table {number} of record {name} has no cell {row!r}, {column!r}")

@@ -96,6 +96,10 @@ PHRASES: Mapping[tuple[Action, str], str] = {
     ("make", "codebook"): "build one with `veil codebook build`",
     ("make", "codebook with a PCA"): "build one with `veil codebook build` (without --decoy-pool)",
     ("make", "decoy pool"): "build a pool from other photographs with `veil codebook build --decoy-pool`",
+    ("make", "dictionary of the place"): (
+        "build a dictionary of public photographs that show this place from near "
+        "(`veil codebook build public/ -o place.npz --word-count 16384`) and release with --words place.npz"
+    ),
     ("make", "face store"): "make one with `veil faces create`",
     ("make", "features"): "`veil extract` makes files of features",
     ("make", "features in L2"): "`veil extract root.h5 -o features.h5` converts features in RootSIFT",

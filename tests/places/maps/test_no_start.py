@@ -1,4 +1,4 @@
-"""Reasons for no map where the camera did not move, or where two images are all: planted cameras."""
+"""Reasons for no map where the camera did not move, two images are all, or words are of another place: planted cameras."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ from veil.geometry.rigid import Rigid
 from veil.matching import match_pairs
 from veil.matching.pairs import all_pairs
 from veil.places.maps import MapImage, NoMap, build_map
+from veil.scene import Scene
 from worlds import generator, project, world
+from worlds.word_worlds import dictionary_of, words_of
 
 
 def images_from(name: str, poses: dict[str, Rigid]) -> dict[str, MapImage]:
@@ -78,3 +80,26 @@ def test_two_images_are_too_few_and_are_told_apart_from_strangers(tmp_path: Path
     strangers = {"02": images_from("two", two)["02"], "other": images_from("elsewhere", two)["03"]}
     (tmp_path / "strangers").mkdir()
     assert "share no more matches than chance" in answer(strangers, tmp_path / "strangers").reason
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("is_own", [True, False])
+def test_words_of_the_place_map_where_words_of_another_do_not(is_own: bool, tmp_path: Path) -> None:
+    """Oracle: both laws send the true word equally often, but only words of the place are the same in two views of a point."""
+    place = world("words of a place", images=4)
+    dictionary = dictionary_of(place if is_own else world("another place", images=4), others=700)
+    images = {
+        name: MapImage(
+            camera=place.camera,
+            keypoints=place.keypoints[name],
+            form=words_of(place.form(name), dictionary, epsilon=10.0, name=name),
+        )
+        for name in place.poses
+    }
+    matches = match_pairs({name: image.form for name, image in images.items()}, all_pairs(sorted(images)))
+    built = build_map(images, matches, workdir=tmp_path)
+    if is_own:
+        assert isinstance(built, Scene) and set(built.images) == set(images)
+    else:
+        assert isinstance(built, NoMap)
+        assert "dictionary of the place" in [remedy.object for remedy in built.remedy]

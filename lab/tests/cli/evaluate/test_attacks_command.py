@@ -71,6 +71,22 @@ def test_attacks_are_run_and_told(photographs: tuple[Path, Path], tmp_path: Path
 
 
 @pytest.mark.slow
+def test_random_lifting_has_no_attack_on_decoys(
+    photographs: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Oracle: the attacks that need no decoys, by [D21], Sec. 4.2."""
+    victims, attacker = photographs
+    asked = ("evaluate", "attacks", victims, "--attacker", attacker, "--lifting", "random")
+    assert run(*asked, *STUDY, "--json", tmp_path / "a.json") == 0
+    content = json.loads((tmp_path / "a.json").read_text())
+    names = {row["attack"].split(" of")[0].split(",")[0] for row in content["distribution"]}
+    assert names == {"nearest", "oracle", "raw"} and content["decoys"] == []
+    assert "decoys found by" not in capsys.readouterr().out
+    assert run(*asked, "--descriptor", "sift") == 1
+    assert "leave --descriptor out" in capsys.readouterr().err
+
+
+@pytest.mark.slow
 def test_a_defense_is_chosen_by_name(
     photographs: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -104,7 +104,8 @@ class DistributionStudy:
     """Options of the study: how many features are lifted and attacked, and how the attacks are tuned.
 
     `per_image` features at most are drawn from each photograph and lifted with `strategy` at each m of `dimensions`; `count` of
-    those of the photographs under test are attacked. The server has seen the rest, and what was lifted from auxiliary
+    those of the photographs under test are attacked. "random" has no decoys, and then no attack that looks for any is run. The
+    server has seen the rest, and what was lifted from auxiliary
     photographs. `oracle` are lengths of the lists that an oracle picks from. `clusters` and `away` are options of the
     clustering and the database attack, as tuned on other photographs. Raises RangeError for impossible values.
     """
@@ -124,15 +125,13 @@ class DistributionStudy:
                 raise RangeError(f"{name} must be at least 1, got {value!r}")
         if not self.dimensions or not min(self.dimensions) >= 2:
             raise RangeError(f"dimensions must name values of m from 2 up, got {self.dimensions!r}")
-        if self.strategy == "random":
-            raise RangeError("random lifting has no decoys for these attacks to find; choose another strategy")
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _LiftedFeatures:
     """Subspaces of one dimension: those under attack, all others that the server saw, and the truth of the former.
 
-    `decoys` are rows of the words that each feature's decoys are.
+    `decoys` are rows of the words that each feature's decoys are; random lifting has none.
     """
 
     target: Subspaces
@@ -209,14 +208,14 @@ def _lifted(
         target=whole.take(chosen),
         others=whole.take(rest),
         descriptors=unit_length(descriptors),
-        decoys=np.concatenate(recorded.chosen)[chosen],
+        decoys=np.concatenate(recorded.chosen or [np.empty((len(whole), 0), dtype=np.int64)])[chosen],
     )
 
 
 def _attacks(
     lifted: _LiftedFeatures, words: Codebook, public: Points, study: DistributionStudy
 ) -> Iterator[tuple[str, np.ndarray, Lists | None]]:
-    """Name, points (NaN where undecided) and claimed decoys of each attack."""
+    """Name, points (NaN where undecided) and claimed decoys of each attack; those that look for decoys need some."""
     count = lifted.decoys.shape[1]
     usual = Target(
         image=ReleasedImage(form=lifted.target),
@@ -226,22 +225,23 @@ def _attacks(
         ),
         effort=Effort(seed=study.seed, auxiliary=len(lifted.others)),
         tuning=Tuning(
-            clusters=replace(study.clusters, decoys=count),
+            clusters=replace(study.clusters, decoys=count) if count else study.clusters,
             away=study.away,
             meeting=MeetingOptions.for_space(lifted.target.space),
             least_shared=count,
         ),
     )
-    plain = replace(usual, tuning=replace(usual.tuning, away=PLAIN_DATABASE))
     yield _run("nearest", usual)
     yield _run("nearest, projected", usual)
     for size in study.oracle:
         for projected in (False, True):
             yield f"oracle of {size}" + (", projected" if projected else ""), _picked(usual, lifted, size, projected), None
-    yield _run("clustering", usual)
-    yield _run("intersection", usual)
-    yield "database, plain", _run("database", plain)[1], None
-    yield _run("database", usual)
+    if count:
+        yield _run("clustering", usual)
+        yield _run("intersection", usual)
+        plain = replace(usual, tuning=replace(usual.tuning, away=PLAIN_DATABASE))
+        yield "database, plain", _run("database", plain)[1], None
+        yield _run("database", usual)
     yield "raw", lifted.descriptors, None
 
 

@@ -32,6 +32,7 @@ HOLDOUT, ITERATIONS, WORKERS = 10, 15, 2
 
 BUILD_EXAMPLES = """\
   veil codebook build photos/ -o book.npz --word-count 16384 --source "my photographs" --license CC0-1.0
+  veil codebook build public/ -o place.npz --word-count 16384    a dictionary of a place, of public photographs
   veil codebook build reference.h5 -o book.npz --word-count 256000    a dictionary of a public map's reference images
   veil codebook build photos/ -o book.npz --engine dask:tcp://10.0.0.5:8786
   veil codebook build --decoy-pool photos/ -o pool.npz       a decoy pool of real descriptors, kept by the client

@@ -117,8 +117,10 @@ def more_matches(images: Mapping[str, MapImage]) -> tuple[Remedy, ...]:
     overlap = Remedy("give", "photographs with more overlap")
     if isinstance(form, Subspaces):
         return overlap, Remedy("give", "HideInSubspaces.selection")
-    if isinstance(form, Subsets) and math.isfinite(form.mechanism.epsilon):
-        return overlap, Remedy("raise", "HideInWords.epsilon")
+    if isinstance(form, Subsets):
+        # Words of other places part the views of a point, whatever epsilon is (words.md#a-dictionary-of-the-place).
+        more = (overlap, Remedy("make", "dictionary of the place"))
+        return (*more, Remedy("raise", "HideInWords.epsilon")) if math.isfinite(form.mechanism.epsilon) else more
     return (overlap,)
 
 

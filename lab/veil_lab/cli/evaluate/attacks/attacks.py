@@ -27,6 +27,7 @@ from veil.codebooks.dictionary import Dictionary
 from veil.codebooks.kmeans import chosen_method, train_words
 from veil.errors import InputError
 from veil.features import Features
+from veil.mechanisms.profile import STRATEGIES, Strategy
 from veil.mechanisms.public import publish
 from veil_lab.cli.evaluate.attacks.attack_tables import (
     decoy_table,
@@ -43,10 +44,12 @@ from veil_lab.studies.attacks.structural import structural_attacks
 
 EXAMPLES = """\
   veil evaluate attacks bsds500/ --attacker imagenet_sample/ --json attacks.json --figure positions.png
+  veil evaluate attacks bsds500/ --attacker imagenet_sample/ --lifting random     nearest descriptors, no decoys beside
   veil evaluate attacks photos/ --attacker others/ --m 4 --attacked-features 100 --word-count 4096 --public 16384
   veil evaluate attacks bsds500/ --attacker imagenet_sample/ --descriptor sift hardtfeat aliked xfeat --word-count 4096
 """
 PER_IMAGE, DIMENSIONS = 120, (2, 4, 8, 16)
+RECOMMENDED: Strategy = "sub-hybrid"  # by [D21]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,10 +57,12 @@ class EvaluateAttacks(AskedAttacks):
     """Lift descriptors of photographs as the paper says, and attack them: structure (lattice, vertex), the distribution of
     descriptors (nearest, oracle, clustering, intersection, database), and lines through keypoints. The attacker's
     photographs make the words that decoys come from (one half) and its own database (the other half); they must be
-    others than those attacked. Half of the attacked photographs serve as further uploads only. With --descriptor, the
-    paper's lifting, the hardened form and words of several descriptors are attacked by every attack of the list.
+    others than those attacked. Half of the attacked photographs serve as further uploads only. Random lifting has no
+    decoys, and no attack is run that looks for any. With --descriptor, the paper's lifting, the hardened form and words
+    of several descriptors are attacked by every attack of the list.
     """
 
+    lifting: Strategy = option("way of lifting (default %(default)s)", default=RECOMMENDED, choices=STRATEGIES)
     line_photographs: int = option("photographs whose lines are attacked (default %(default)s)", default=20, parse=at_least(1))
     figure: Path | None = option("draw errors of positions (.png or .svg)", parse=picture, metavar="FILE")
 
@@ -72,6 +77,8 @@ def _attacks(arguments: EvaluateAttacks) -> int:
     """Run `veil evaluate attacks`; exit code 0."""
     quiet_colmap()
     if arguments.descriptor:
+        if arguments.lifting != RECOMMENDED:
+            raise InputError(f"with --descriptor lifting is {RECOMMENDED}; leave --lifting out, or leave --descriptor out")
         return compare_descriptors(arguments)
     per_image, dimensions = arguments.per_image or PER_IMAGE, arguments.m or DIMENSIONS
     victims = extracted(arguments.victims, most=arguments.photographs, least=per_image)
@@ -90,6 +97,7 @@ def _attacks(arguments: EvaluateAttacks) -> int:
             tested,
             words=words,
             dimensions=dimensions,
+            strategy=arguments.lifting,
             count=min(arguments.attacked_features, per_image * len(tested)),
             seed=arguments.seed,
             threads=arguments.threads,
@@ -103,6 +111,7 @@ def _attacks(arguments: EvaluateAttacks) -> int:
             auxiliary=auxiliary,
             study=DistributionStudy(
                 dimensions=tuple(dimensions),
+                strategy=arguments.lifting,
                 count=arguments.attacked_features,
                 per_image=per_image,
                 seed=arguments.seed,
@@ -125,9 +134,11 @@ def _attacks(arguments: EvaluateAttacks) -> int:
         },
     )
     if str(arguments.json) != "-":
-        for table in (structural_table(structural), distribution_table(rows), decoy_table(decoys), position_table(positions)):
-            say_table(arguments, table)
-            say(arguments, "")
+        tables = structural_table(structural), distribution_table(rows), decoy_table(decoys), position_table(positions)
+        for table in tables:
+            if table.rows:
+                say_table(arguments, table)
+                say(arguments, "")
     if arguments.figure:
         draw_position_attacks(arguments.figure, trials, title=f"{len(victims[: arguments.line_photographs])} photographs")
         report(arguments, arguments.figure, "the figure")
