@@ -11,7 +11,7 @@ name and its number. A row gives
 - images registered, of all;
 - distance of camera centers from those of the raw map after similarity alignment, median and largest, in percent of the
   diagonal of the box about the raw map's centers, and the largest turn of a camera relative to another in degrees;
-- the same against reference cameras, where the scene has them (also `cameras.json` and `*_par.txt`), for the raw map too;
+- the same against reference cameras, where the scene has them, for the raw map too;
 - with `--held-out K`: every K-th photograph is in no map, and is a query in the map's own form. Poses found, of all, and their
   median and largest distance from the centers of a raw map of all photographs;
 - processor seconds of matching and mapping, children included; for `for-map` the device's own map is the raw row's.
@@ -23,7 +23,6 @@ from __future__ import annotations
 
 import argparse
 import hashlib
-import json
 import os
 import pickle
 import resource
@@ -37,7 +36,6 @@ import numpy as np
 from veil.cli.common import quiet_colmap
 from veil.codebooks.decoys import in_runs
 from veil.device.doors import localize, map_images, published, selected_by_map
-from veil.errors import InputError
 from veil.extraction.sift import SiftOptions, extract_sift
 from veil.features import Features
 from veil.files.codebooks import bundled_codebook, bundled_decoys
@@ -97,7 +95,7 @@ def rows(folder: Path, arguments: argparse.Namespace) -> list[list[str]]:
     subject = Subject(folder, arguments, every=arguments.held_out) if arguments.held_out else whole
     if isinstance(whole.raw, NoMap) or isinstance(subject.raw, NoMap):
         return [[folder.name, "raw", "", f"0 of {len(subject.mapped)}", "", "", "", "", f"{subject.seconds:.0f}"]]
-    truth = reference_of(folder)
+    truth = read_scene(folder).cam_from_world
     made = []
     for way in arguments.ways:
         for repeat in range(1 if way == "raw" else arguments.repeats):
@@ -221,27 +219,6 @@ def in_percent(distances: list[float], poses: Mapping[str, Rigid]) -> str:
 def poses_of(built: BuiltMap) -> dict[str, Rigid]:
     """Poses of the images of a map by name, cam_from_world."""
     return {name: image.cam_from_world for name, image in built.map.scene.images.items()}
-
-
-def reference_of(folder: Path) -> Mapping[str, Rigid]:
-    """Reference poses by image name, none where the scene has none."""
-    if (folder / "cameras.json").is_file():
-        entries = json.loads((folder / "cameras.json").read_text())
-        return {
-            name: Rigid(
-                rotation=np.array(entry["cam_from_world_rotation"]), translation=np.array(entry["cam_from_world_translation"])
-            )
-            for name, entry in entries.items()
-        }
-    tables = sorted(folder.glob("*_par.txt"))
-    if tables:
-        lines = [line.split() for line in tables[0].read_text().splitlines()]
-        values = {line[0]: np.array(line[10:22], dtype=np.float64) for line in lines if len(line) == 22}
-        return {name: Rigid(rotation=row[:9].reshape(3, 3), translation=row[9:]) for name, row in values.items()}
-    try:
-        return read_scene(folder).cam_from_world
-    except InputError:
-        return {}
 
 
 def extracted(folder: Path, max_features: int) -> dict[str, Features]:
