@@ -25,7 +25,6 @@ import argparse
 import hashlib
 import os
 import pickle
-import resource
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -57,6 +56,8 @@ from veil.randomness import Secret, memoized
 from veil.wire import decode, encode
 from veil.wire.message import Message
 from veil_lab.files.scenes import read_scene
+from veil_lab.studies.board import map_errors, poses_of, processor_seconds
+from veil_lab.studies.localization.answer_counts import extent_of
 
 # Number of decoys of a usual release: of 1,000 features, four each.
 DECOYS = 4000
@@ -184,14 +185,12 @@ def errors(own: Mapping[str, Rigid], other: Mapping[str, Rigid]) -> tuple[str, s
     names = sorted(own.keys() & other.keys())
     if len(names) < 3:
         return "too few", ""
-    to_other = align_centers([own[name] for name in names], [other[name] for name in names])
-    distances = [float(np.linalg.norm(to_other.apply(own[name].center) - other[name].center)) for name in names]
     turns = [
         rotation_angle_deg((own[a].rotation @ own[b].rotation.T) @ (other[a].rotation @ other[b].rotation.T).T)
         for a in names
         for b in names
     ]
-    return in_percent(distances, other), f"{max(turns):.2f}"
+    return in_percent(map_errors(own, other), other), f"{max(turns):.2f}"
 
 
 def located(built: BuiltMap, raw: BuiltMap | NoMap, queries: Sent) -> str:
@@ -212,13 +211,8 @@ def located(built: BuiltMap, raw: BuiltMap | NoMap, queries: Sent) -> str:
 
 def in_percent(distances: list[float], poses: Mapping[str, Rigid]) -> str:
     """Median and largest of distances in percent of the diagonal of the box about the centers of `poses`."""
-    extent = float(np.linalg.norm(np.ptp([pose.center for pose in poses.values()], axis=0)))
+    extent = extent_of(poses.values())
     return f"{100 * np.median(distances) / extent:.2f} / {100 * max(distances) / extent:.2f}"
-
-
-def poses_of(built: BuiltMap) -> dict[str, Rigid]:
-    """Poses of the images of a map by name, cam_from_world."""
-    return {name: image.cam_from_world for name, image in built.map.scene.images.items()}
 
 
 def extracted(folder: Path, max_features: int) -> dict[str, Features]:
@@ -236,12 +230,6 @@ def kept(arguments: argparse.Namespace, name: str, make: Callable[[], Kept]) -> 
     if not path.exists():
         path.write_bytes(pickle.dumps(make()))
     return pickle.loads(path.read_bytes())
-
-
-def processor_seconds() -> float:
-    """Processor seconds of this process and of its children that have ended."""
-    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
-    return sum(one.ru_utime + one.ru_stime for one in used)
 
 
 if __name__ == "__main__":

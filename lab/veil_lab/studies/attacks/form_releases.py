@@ -31,6 +31,7 @@ from veil.mechanisms.profile import Profile
 from veil.mechanisms.public import publish
 from veil.mechanisms.release import HideInLines, privatize, privatize_words
 from veil.mechanisms.selection import EVERYTHING, Selection
+from veil.places.held_map import Map
 from veil.places.poses.answer import Localization, NoPose
 from veil.places.poses.by_distance import localize
 from veil.places.poses.by_words import localize_words
@@ -209,6 +210,11 @@ class FormScene:
             for features in mapped(self.fold)
         ]
         return learn_neighbors(photographs, self.dictionary, seed=self.options.seed)
+
+    @cached_property
+    def where(self) -> Map:
+        """The public map as a server holds it, with its indexes once they are made."""
+        return Map(scene=self.scene)
 
     @cached_property
     def index(self) -> InvertedIndex:
