@@ -43,7 +43,7 @@ def test_the_board_compares_forms_on_a_folder(
     assert colmap["map"]["registered"] >= 3 and "not_run" in colmap["answers"]
     assert raw["map"]["registered"] == raw["map"]["by_raw"] >= 3 and raw["answers"]["localized"] >= 1
     assert raw["answers"]["wrong"] == 0 and raw["one_upload"] == {"not_run": "all descriptors are sent"}
-    assert 0.05 < words["one_upload"]["share"] < 0.9 and words["upload_bytes"] < raw["upload_bytes"] / 5
+    assert 0.05 < words["one_upload"]["named"] < 0.9 and words["upload_bytes"] < raw["upload_bytes"] / 5
     page, told = (tmp_path / "board.html").read_text(), capsys.readouterr().out
     for text in ("words, epsilon 10", "no photographs", "raw map of all photographs is taken"):
         assert text in page

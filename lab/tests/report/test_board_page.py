@@ -61,6 +61,7 @@ def test_a_row_has_every_number_once() -> None:
     ("row", "shown"),
     [
         (replace(ROW, near=replace(ONE, uploads=3)), {"near repeats, %": "61.3 (3 uploads)"}),
+        (replace(ROW, one=replace(ONE, named=0.451)), {"1 upload, %": "61.3; 45.1 named"}),
         (replace(ROW, five=replace(ONE, uploads=4)), {"5 uploads, %": "61.3 (4 uploads)"}),
         (
             replace(ROW, built=NotRun(reason="no map: too few")),

@@ -97,10 +97,12 @@ def _answer_cells(answers: AnswerCounts | NotRun) -> tuple[str, str, str, str]:
 
 
 def _share(recovered: Recovered | NotRun, uploads: int) -> str:
-    """A recovered share in percent, with the number of uploads if it is not the usual one."""
+    """A recovered share in percent, with that of named words, and the number of uploads if it is not the usual one."""
     if isinstance(recovered, NotRun):
         return NONE
     share = percent(recovered.share)
+    if recovered.named is not None:
+        share = f"{share}; {percent(recovered.named)} named"
     return share if recovered.uploads == uploads else f"{share} ({recovered.uploads} uploads)"
 
 
@@ -131,6 +133,7 @@ def sentences(options: BoardOptions) -> list[str]:
         f"Attacks: percent of the attacked descriptors within {WITHIN:g} of their length by the best attack. It has one "
         f"upload, or those of the {OTHERS} nearest photographs beside it, or those of near repeats among them. At most "
         f"{ATTACKED} queries are attacked, {options.features} features of each for {RUN_SECONDS:g} processor seconds a run.",
+        "Named: percent of words that an attack names right, which gives a descriptor to the size of the word's cell.",
         "The attacker has all that is public, the raw map among it, and trained networks. It lacks the secret and the decoys.",
         "Near repeats are photographs that one affine map of the picture leads onto each other, half of their matches or more. "
         "The attacker knows this map.",

@@ -22,6 +22,7 @@ import numpy as np
 
 from veil.attacks.attack import Attack
 from veil.attacks.registry import ATTACKS
+from veil.audit.finding import Score, Share
 from veil.audit.run import Examined, findings
 from veil.codebooks.codebook import Codebook
 from veil.device.doors import localize, map_images
@@ -104,7 +105,9 @@ class MapCounts:
 class Recovered:
     """Share of attacked descriptors that the best `attack` estimates within 0.2 of their length.
 
-    `features` of `photographs` were attacked, each with at most `uploads` uploads, the attacked one among them.
+    `features` of `photographs` were attacked, each with at most `uploads` uploads, the attacked one among them. `named` is the
+    largest share of words that an attack names right, None where no words are sent. A right word gives the descriptor to
+    the size of its cell, which is mostly more than 0.2.
     """
 
     attack: str
@@ -112,6 +115,7 @@ class Recovered:
     features: int
     photographs: int
     uploads: int
+    named: float | None = None
 
     def as_json(self) -> dict:
         """The stable record of docs/reference/json.md."""
@@ -121,6 +125,7 @@ class Recovered:
             "features": self.features,
             "photographs": self.photographs,
             "uploads": self.uploads,
+            "named": self.named,
         }
 
 
@@ -418,25 +423,35 @@ def repeats_of(place: ReferencePlace, name: str, others: Sequence[str]) -> dict[
 
 
 def best(examined: Sequence[Sequence[Examined]], uploads: int) -> Recovered | NotRun:
-    """The attack that recovers most descriptors of all photographs that it ran on; `examined` has the runs by photograph."""
-    hits: dict[str, list[tuple[int, int]]] = {}
+    """The attack that recovers most descriptors of all photographs that it ran on; `examined` has the runs by photograph.
+
+    Oracles do not count. An attack that ran on fewer photographs than another is not the best.
+    """
+    scores: dict[str, list[Score]] = {}
     for runs in examined:
         for finding in findings(runs):
-            score = finding.score
-            if score is not None and score.unit != "px" and not finding.hypothetical and not finding.skipped:
-                share = score.within[WITHIN]
-                hits.setdefault(finding.attack, []).append((share.count, share.total))
-    known = [
-        Recovered(
-            attack=attack,
-            share=sum(count for count, _ in parts) / sum(total for _, total in parts),
-            features=sum(total for _, total in parts),
-            photographs=len(parts),
-            uploads=uploads,
-        )
-        for attack, parts in hits.items()
-    ]
-    return max(known, key=lambda item: (item.photographs, item.share), default=NotRun(reason="no attack could be run"))
+            if finding.score is not None and finding.score.unit != "px" and not finding.hypothetical:
+                scores.setdefault(finding.attack, []).append(finding.score)
+    most = max(map(len, scores.values()), default=0)
+    whole = {attack: parts for attack, parts in scores.items() if len(parts) == most}
+    if not whole:
+        return NotRun(reason="no attack could be run")
+    shares = {attack: _pooled([score.within[WITHIN] for score in parts]) for attack, parts in whole.items()}
+    named = [_pooled([score.recovered for score in parts]) for parts in whole.values() if parts[0].unit == "word"]
+    attack = max(shares, key=lambda name: shares[name])
+    return Recovered(
+        attack=attack,
+        share=shares[attack],
+        features=sum(score.recovered.total for score in whole[attack]),
+        photographs=most,
+        uploads=uploads,
+        named=max(named, default=None),
+    )
+
+
+def _pooled(shares: Sequence[Share]) -> float:
+    """The share of the features of several photographs together."""
+    return sum(share.count for share in shares) / sum(share.total for share in shares)
 
 
 def map_errors(own: Mapping[str, Rigid], reference: Mapping[str, Rigid]) -> list[float]:
