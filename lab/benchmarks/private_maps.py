@@ -56,7 +56,7 @@ from veil.randomness import Secret, memoized
 from veil.wire import decode, encode
 from veil.wire.message import Message
 from veil_lab.files.scenes import read_scene
-from veil_lab.studies.board import map_errors, poses_of, processor_seconds
+from veil_lab.studies.board.split import map_errors, poses_of, processor_seconds
 from veil_lab.studies.localization.answer_counts import extent_of
 
 # Number of decoys of a usual release: of 1,000 features, four each.

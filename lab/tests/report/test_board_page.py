@@ -9,7 +9,7 @@ import pytest
 
 from veil.report.tables import Remark
 from veil_lab.report.board import board_table, page, scene_facts
-from veil_lab.studies.board import BoardOptions, BoardRow, BoardScene, MapCounts, NotRun, Recovered
+from veil_lab.studies.board.rows import BoardOptions, BoardRow, BoardScene, MapCounts, NotRun, Recovered
 from veil_lab.studies.localization.answer_counts import AnswerCounts
 
 ONE = Recovered(attack="context", share=0.613, features=40, photographs=2, uploads=1)

@@ -5,27 +5,21 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Literal
 
 import numpy as np
 import pytest
 
+from veil.audit.finding import Finding, Score
+from veil.audit.score import share
 from veil.features import Features
 from veil.files.codebooks import bundled_codebook, bundled_decoys
 from veil.geometry.rigid import Rigid
 from veil_lab.studies.attacks.aligned_repeats import alignment_of
 from veil_lab.studies.attacks.form_releases import FormPools
-from veil_lab.studies.board import (
-    BOARD_FORMS,
-    COLMAP,
-    BoardOptions,
-    BoardScene,
-    BoardStudy,
-    MapCounts,
-    NotRun,
-    map_errors,
-    ranked,
-    split,
-)
+from veil_lab.studies.board.rows import BoardOptions, BoardScene, MapCounts, NotRun, Recovered
+from veil_lab.studies.board.split import map_errors, ranked, split
+from veil_lab.studies.board.study import BOARD_FORMS, COLMAP, BoardStudy, best
 from veil_lab.studies.localization.answer_counts import AnswerCounts
 from veil_lab.studies.localization.false_acceptance import ReferencePlace
 from worlds import World, features, generator, sift_like, world
@@ -129,6 +123,42 @@ def test_a_scene_that_cannot_be_measured_says_why() -> None:
     assert (
         unknown.rows == () and unknown.reason == f"no reference pose of any of the {len(queries)} queries among 8 photographs"
     )
+
+
+def finding(attack: str, unit: Literal["descriptor", "px", "word"], hits: int, total: int, *, named: int = 0) -> Finding:
+    """A finding of which `hits` of `total` features are within 0.2, and `named` words are right."""
+    score = Score(
+        unit=unit,
+        recovered=share(named, total),
+        exact=None,
+        within={0.2: share(hits, total)} if unit != "px" else {},
+        mean_distance=None,
+        median_distance=None,
+        identified=None,
+        false_certificates=0,
+        errors=np.zeros(total),
+    )
+    return Finding(attack=attack, family="distribution", assumes="", features=total, score=score)
+
+
+def test_the_best_attack_is_that_of_all_photographs() -> None:
+    """By hand: an oracle, an attack on positions, and one that ran on one photograph of two never count."""
+    one = [
+        finding("context", "descriptor", 30, 50),
+        finding("modes", "descriptor", 20, 50),
+        finding("once", "descriptor", 50, 50),
+    ]
+    two = [
+        finding("context", "descriptor", 10, 50),
+        finding("modes", "descriptor", 21, 50),
+        finding("line density", "px", 50, 50),
+        replace(finding("oracle", "descriptor", 50, 50), hypothetical=True),
+        Finding(attack="lattice", family="structural", assumes="", skipped="planted"),
+    ]
+    assert best([one, two], 5) == Recovered(attack="modes", share=0.41, features=100, photographs=2, uploads=5)
+    words = [finding("posterior", "word", 1, 100, named=45), finding("votes", "word", 2, 100, named=40)]
+    assert best([words], 1) == Recovered(attack="votes", share=0.02, features=100, photographs=1, uploads=1, named=0.45)
+    assert best([two[2:3]], 1) == NotRun(reason="no attack could be run")
 
 
 def test_errors_of_a_map_are_those_after_alignment() -> None:

@@ -21,7 +21,9 @@ from veil.geometry.gravity import Gravity
 from veil_lab.files.scenes import read_scene
 from veil_lab.report.board import board_table, page, scene_facts, sentences
 from veil_lab.studies.attacks.form_releases import FormPools
-from veil_lab.studies.board import BOARD_FORMS, BoardOptions, BoardScene, BoardStudy, ranked
+from veil_lab.studies.board.rows import BoardOptions, BoardScene
+from veil_lab.studies.board.split import ranked
+from veil_lab.studies.board.study import BOARD_FORMS, BoardStudy
 from veil_lab.studies.localization.false_acceptance import ReferencePlace
 
 EXAMPLES = """\

@@ -8,18 +8,8 @@ from importlib.resources import files
 from veil.report.tables import Name, Number, Table, Words, fixed, numbers, percent
 from veil.version import __version__
 from veil_lab.studies.attacks.form_releases import GRAVITY_SIGMA_DEG
-from veil_lab.studies.board import (
-    ATTACKED,
-    OTHERS,
-    RUN_SECONDS,
-    WITHIN,
-    BoardOptions,
-    BoardRow,
-    BoardScene,
-    MapCounts,
-    NotRun,
-    Recovered,
-)
+from veil_lab.studies.board.rows import BoardOptions, BoardRow, BoardScene, MapCounts, NotRun, Recovered
+from veil_lab.studies.board.study import ATTACKED, OTHERS, RUN_SECONDS, WITHIN
 from veil_lab.studies.localization.answer_counts import LEVEL, WRONG_DEG, WRONG_SHARE, AnswerCounts
 
 NONE = "-"

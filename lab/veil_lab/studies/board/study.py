@@ -10,31 +10,26 @@ reference.
 from __future__ import annotations
 
 import hashlib
-import resource
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TypeVar
 
 import numpy as np
 
 from veil.attacks.attack import Attack
 from veil.attacks.registry import ATTACKS
-from veil.audit.finding import Score, Share
-from veil.audit.run import Examined, findings
+from veil.audit.finding import Finding, Score, Share
+from veil.audit.run import findings
 from veil.codebooks.codebook import Codebook
 from veil.device.doors import localize, map_images
-from veil.errors import InputError, VeilError
+from veil.errors import VeilError
 from veil.features import Features
-from veil.geometry.rigid import Rigid
-from veil.geometry.similarity import align_centers, align_poses
 from veil.matching import match_pairs
 from veil.matching.pairs import all_pairs
 from veil.mechanisms.public import publish
 from veil.mechanisms.selection import Selection
-from veil.places.built_maps import BuiltMap, MappingOptions
+from veil.places.built_maps import MappingOptions
 from veil.places.maps import MapImage, NoMap
 from veil.places.poses.answer import Localization, NoPose
 from veil.progress import StepCount, StepProgress, ignore_steps
@@ -43,7 +38,9 @@ from veil.scene import Scene
 from veil.wire.message import Message
 from veil_lab.studies.attacks.aligned_repeats import Alignment, aligned_attacks, alignment_of
 from veil_lab.studies.attacks.form_releases import FormOptions, FormPools, FormScene, FormSetting
-from veil_lab.studies.localization.answer_counts import AnswerCounts, counted, extent_of
+from veil_lab.studies.board.rows import BoardOptions, BoardRow, BoardScene, NotRun, Recovered
+from veil_lab.studies.board.split import Subject, poses_of, timed
+from veil_lab.studies.localization.answer_counts import counted
 from veil_lab.studies.localization.false_acceptance import Fold, ReferencePlace
 from veil_lab.studies.mapping.reconstruction import distinctive, plain_map
 
@@ -61,163 +58,7 @@ COLMAP = "COLMAP, raw"
 WITHIN = 0.2
 # Queries of a scene that are attacked, further uploads beside the attacked one, and processor seconds of each run.
 ATTACKED, OTHERS, RUN_SECONDS = 2, 4, 60.0
-Made = TypeVar("Made")
 Sent = Mapping[str, Message | Features]
-
-
-@dataclass(frozen=True, kw_only=True)
-class NotRun:
-    """Reason why a part of a row holds no number."""
-
-    reason: str
-
-    def as_json(self) -> dict:
-        """The stable record of docs/reference/json.md."""
-        return {"not_run": self.reason}
-
-
-@dataclass(frozen=True, kw_only=True)
-class MapCounts:
-    """A map of what was sent: number of images `registered`, beside `by_raw` that raw features register.
-
-    `median_error` and `largest_error` are distances of its camera centers from the reference's after similarity alignment, as
-    shares of the extent of the reference's cameras; None for fewer than three images in both. `seconds` are of the processor.
-    """
-
-    registered: int
-    by_raw: int
-    median_error: float | None
-    largest_error: float | None
-    seconds: float
-
-    def as_json(self) -> dict:
-        """The stable record of docs/reference/json.md."""
-        return {
-            "registered": self.registered,
-            "by_raw": self.by_raw,
-            "median_error": self.median_error,
-            "largest_error": self.largest_error,
-            "seconds": self.seconds,
-        }
-
-
-@dataclass(frozen=True, kw_only=True)
-class Recovered:
-    """Share of attacked descriptors that the best `attack` estimates within 0.2 of their length.
-
-    `features` of `photographs` were attacked, each with at most `uploads` uploads, the attacked one among them. `named` is the
-    largest share of words that an attack names right, None where no words are sent. A right word gives the descriptor to
-    the size of its cell, which is mostly more than 0.2.
-    """
-
-    attack: str
-    share: float
-    features: int
-    photographs: int
-    uploads: int
-    named: float | None = None
-
-    def as_json(self) -> dict:
-        """The stable record of docs/reference/json.md."""
-        return {
-            "attack": self.attack,
-            "share": self.share,
-            "features": self.features,
-            "photographs": self.photographs,
-            "uploads": self.uploads,
-            "named": self.named,
-        }
-
-
-@dataclass(frozen=True, kw_only=True)
-class BoardRow:
-    """One form of one scene.
-
-    - `built`: the map of what is sent; `answers`: those of queries on the public map.
-    - `one`, `five`, `near`: recovered descriptors with one upload, with those of the nearest photographs, with near repeats.
-    - `upload_bytes`: mean size of a query's message; `query_seconds`: mean processor seconds of a query on the server.
-    """
-
-    form: str
-    built: MapCounts | NotRun
-    answers: AnswerCounts | NotRun
-    one: Recovered | NotRun
-    five: Recovered | NotRun
-    near: Recovered | NotRun
-    upload_bytes: float | None = None
-    query_seconds: float | None = None
-
-    def as_json(self) -> dict:
-        """The stable record of docs/reference/json.md."""
-        return {
-            "form": self.form,
-            "map": self.built.as_json(),
-            "answers": self.answers.as_json(),
-            "one_upload": self.one.as_json(),
-            "five_uploads": self.five.as_json(),
-            "near_repeats": self.near.as_json(),
-            "upload_bytes": self.upload_bytes,
-            "query_seconds": self.query_seconds,
-        }
-
-
-@dataclass(frozen=True, kw_only=True)
-class BoardScene:
-    """Facts of a scene and its rows, or the `reason` why it has none.
-
-    - `photographs`: number that were taken, of which `mapped` are map images and `queries` are asked. Those of `unjudged`
-      would be queries, but have no reference pose.
-    - `has_reference`: whether the folder has reference cameras; else the raw map of all photographs is the reference.
-    - `has_gravity`: whether gravity is known for each photograph.
-    """
-
-    scene: str
-    photographs: int = 0
-    mapped: int = 0
-    queries: int = 0
-    unjudged: int = 0
-    has_reference: bool = False
-    has_gravity: bool = False
-    reason: str = ""
-    rows: Sequence[BoardRow] = ()
-
-    def as_json(self) -> dict:
-        """The stable record of docs/reference/json.md."""
-        return {
-            "scene": self.scene,
-            "photographs": self.photographs,
-            "mapped": self.mapped,
-            "queries": self.queries,
-            "unjudged": self.unjudged,
-            "has_reference": self.has_reference,
-            "has_gravity": self.has_gravity,
-            "reason": self.reason,
-            "rows": [row.as_json() for row in self.rows],
-        }
-
-
-@dataclass(frozen=True, kw_only=True)
-class BoardOptions:
-    """Options of the study: every `queries_every`-th photograph is a query, `features` of an attacked one are attacked.
-
-    `seed` draws releases and attacked features; it has no say in which photographs are queries.
-    """
-
-    queries_every: int = 4
-    features: int = 200
-    seed: int = 0
-
-
-def ranked(names: Iterable[str], most: int | None = None) -> list[str]:
-    """At most `most` image names in the order of the SHA-256 of each (UTF-8), which nobody chooses."""
-    return sorted(names, key=lambda name: hashlib.sha256(name.encode()).digest())[:most]
-
-
-def split(names: Iterable[str], every: int) -> tuple[list[str], list[str]]:
-    """Image names of the map and of the queries: of the `ranked` ones every `every`-th is a query."""
-    order = ranked(names)
-    queries = order[every - 1 :: every]
-    return [name for name in order if name not in queries], queries
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -231,7 +72,7 @@ class BoardStudy:
     pools: FormPools
     dictionary: Codebook
     settings: Sequence[FormSetting] = BOARD_FORMS
-    options: BoardOptions = BoardOptions()
+    options: BoardOptions = field(default_factory=BoardOptions)
     attacks: Sequence[Attack] = ATTACKS
 
     def scene(self, place: ReferencePlace, *, progress: StepProgress = ignore_steps) -> BoardScene:
@@ -326,7 +167,7 @@ class BoardStudy:
             return
         neighbors = {name: released.neighbors(name) for name in released.victims}
         for others in (dict.fromkeys(neighbors, ()), neighbors):
-            examined = [released.attacked(setting, name, some, self.attacks) for name, some in others.items()]
+            examined = [findings(released.attacked(setting, name, some, self.attacks)) for name, some in others.items()]
             yield best(examined, 1 + max(map(len, others.values())))
         repeats = {name: repeats_of(released.fold.place, name, some) for name, some in neighbors.items()}
         repeats = {name: some for name, some in repeats.items() if some}
@@ -334,68 +175,10 @@ class BoardStudy:
             yield NotRun(reason="no near repeats")
             return
         examined = [
-            released.attacked(setting, name, list(some), (*self.attacks, *aligned_attacks(list(some.values()))))
+            findings(released.attacked(setting, name, list(some), (*self.attacks, *aligned_attacks(list(some.values())))))
             for name, some in repeats.items()
         ]
         yield best(examined, 1 + max(map(len, repeats.values())))
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Subject:
-    """A scene that is split, with its raw map.
-
-    `mapped` are names of map images, and `seconds` processor seconds of their raw map, which `fold` holds with the queries
-    that have a reference pose.
-    """
-
-    mapped: Sequence[str]
-    fold: Fold
-    seconds: float
-
-    @staticmethod
-    def of(place: ReferencePlace, every: int) -> Subject:
-        """The scene of a place. Raises InputError where raw features give no map, or one that contradicts the reference."""
-        mapped, queries = split(place.features, every)
-        raw, seconds = timed(lambda: raw_map(place.features, mapped))
-        if not place.cam_from_world:
-            place = replace(place, cam_from_world=poses_of(raw_map(place.features, list(place.features))))
-        asked = tuple(name for name in queries if name in place.cam_from_world)
-        if not asked:
-            raise InputError(f"no reference pose of any of the {len(queries)} queries among {len(place.features)} photographs")
-        own = {name: pose for name, pose in poses_of(raw).items() if name in place.cam_from_world}
-        aligned = align_poses(list(own.values()), [place.cam_from_world[name] for name in own])
-        fold = Fold(place=place, held_out=asked, scene=raw.map.scene, reference_from_map=aligned)
-        return Subject(mapped=mapped, fold=fold, seconds=seconds)
-
-    @property
-    def reference(self) -> Mapping[str, Rigid]:
-        """Reference poses by image name."""
-        return self.fold.place.cam_from_world
-
-    @cached_property
-    def poses(self) -> dict[str, Rigid]:
-        """Poses of the raw map by image name."""
-        return {name: image.cam_from_world for name, image in self.fold.scene.images.items()}
-
-    def counts(self, poses: Mapping[str, Rigid], seconds: float) -> MapCounts:
-        """Counts of a map with these poses by image name."""
-        distances = map_errors(poses, self.reference)
-        extent = extent_of(self.reference.values())
-        return MapCounts(
-            registered=len(poses),
-            by_raw=len(self.poses),
-            median_error=float(np.median(distances)) / extent if distances else None,
-            largest_error=max(distances) / extent if distances else None,
-            seconds=seconds,
-        )
-
-
-def raw_map(features: Mapping[str, Features], names: Sequence[str]) -> BuiltMap:
-    """The map of raw features of some photographs. Raises InputError if there is none."""
-    built = map_images({name: features[name] for name in names}, options=MappingOptions(workers=1))
-    if isinstance(built, NoMap):
-        raise InputError(f"no raw map of {len(names)} photographs: {built.reason}")
-    return built
 
 
 def colmap_row(subject: Subject) -> BoardRow:
@@ -418,18 +201,18 @@ def colmap_row(subject: Subject) -> BoardRow:
 
 def repeats_of(place: ReferencePlace, name: str, others: Sequence[str]) -> dict[str, Alignment]:
     """Those of `others` that are near repeats of a photograph, each with the map from its pixels to those of the photograph."""
-    found = {other: alignment_of(place.features[name], place.features[other]) for other in others}
-    return {other: alignment for other, alignment in found.items() if alignment is not None}
+    tried = {other: alignment_of(place.features[name], place.features[other]) for other in others}
+    return {other: alignment for other, alignment in tried.items() if alignment is not None}
 
 
-def best(examined: Sequence[Sequence[Examined]], uploads: int) -> Recovered | NotRun:
-    """The attack that recovers most descriptors of all photographs that it ran on; `examined` has the runs by photograph.
+def best(by_photograph: Sequence[Sequence[Finding]], uploads: int) -> Recovered | NotRun:
+    """The attack that recovers most descriptors, by the findings on each photograph.
 
     Oracles do not count. An attack that ran on fewer photographs than another is not the best.
     """
     scores: dict[str, list[Score]] = {}
-    for runs in examined:
-        for finding in findings(runs):
+    for photograph in by_photograph:
+        for finding in photograph:
             if finding.score is not None and finding.score.unit != "px" and not finding.hypothetical:
                 scores.setdefault(finding.attack, []).append(finding.score)
     most = max(map(len, scores.values()), default=0)
@@ -452,37 +235,6 @@ def best(examined: Sequence[Sequence[Examined]], uploads: int) -> Recovered | No
 def _pooled(shares: Sequence[Share]) -> float:
     """The share of the features of several photographs together."""
     return sum(share.count for share in shares) / sum(share.total for share in shares)
-
-
-def map_errors(own: Mapping[str, Rigid], reference: Mapping[str, Rigid]) -> list[float]:
-    """Distances of a map's camera centers from the reference's after similarity alignment, in the reference's unit.
-
-    None at all for fewer than three images in both, or where the centers coincide.
-    """
-    names = sorted(own.keys() & reference.keys())
-    try:
-        aligned = align_centers([own[name] for name in names], [reference[name] for name in names])
-    except InputError:
-        return []
-    return [float(np.linalg.norm(aligned.apply(own[name].center) - reference[name].center)) for name in names]
-
-
-def poses_of(built: BuiltMap) -> dict[str, Rigid]:
-    """Poses of the images of a map by name, cam_from_world."""
-    return {name: image.cam_from_world for name, image in built.map.scene.images.items()}
-
-
-def timed(make: Callable[[], Made]) -> tuple[Made, float]:
-    """The value of `make` and the processor seconds that it took."""
-    begun = processor_seconds()
-    made = make()
-    return made, processor_seconds() - begun
-
-
-def processor_seconds() -> float:
-    """Processor seconds of this process and of its children that have ended."""
-    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
-    return sum(one.ru_utime + one.ru_stime for one in used)
 
 
 def _has_gravity(place: ReferencePlace) -> bool:
