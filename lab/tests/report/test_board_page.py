@@ -9,10 +9,10 @@ import pytest
 
 from veil.report.tables import Remark
 from veil_lab.report.board import board_table, page, scene_facts
-from veil_lab.studies.board.rows import BoardOptions, BoardRow, BoardScene, MapCounts, NotRun, Recovered
+from veil_lab.studies.board.rows import BoardOptions, BoardRow, BoardScene, MapCounts, NotRun, RecoveredShare
 from veil_lab.studies.localization.answer_counts import AnswerCounts
 
-ONE = Recovered(attack="context", share=0.613, features=40, photographs=2, uploads=1)
+ONE = RecoveredShare(attack="context", share=0.613, features=40, photographs=2, uploads=1)
 ROW = BoardRow(
     form="subspaces",
     built=MapCounts(registered=6, by_raw=7, median_error=0.0012, largest_error=0.02, seconds=12.34),

@@ -17,7 +17,7 @@ from veil.files.codebooks import bundled_codebook, bundled_decoys
 from veil.geometry.rigid import Rigid
 from veil_lab.studies.attacks.aligned_repeats import alignment_of
 from veil_lab.studies.attacks.form_releases import FormPools
-from veil_lab.studies.board.rows import BoardOptions, BoardScene, MapCounts, NotRun, Recovered
+from veil_lab.studies.board.rows import BoardOptions, BoardScene, MapCounts, NotRun, RecoveredShare
 from veil_lab.studies.board.split import map_errors, ranked, split
 from veil_lab.studies.board.study import BOARD_FORMS, COLMAP, BoardStudy, best
 from veil_lab.studies.localization.answer_counts import AnswerCounts
@@ -155,9 +155,9 @@ def test_the_best_attack_is_that_of_all_photographs() -> None:
         replace(finding("oracle", "descriptor", 50, 50), hypothetical=True),
         Finding(attack="lattice", family="structural", assumes="", skipped="planted"),
     ]
-    assert best([one, two], 5) == Recovered(attack="modes", share=0.41, features=100, photographs=2, uploads=5)
+    assert best([one, two], 5) == RecoveredShare(attack="modes", share=0.41, features=100, photographs=2, uploads=5)
     words = [finding("posterior", "word", 1, 100, named=45), finding("votes", "word", 2, 100, named=40)]
-    assert best([words], 1) == Recovered(attack="votes", share=0.02, features=100, photographs=1, uploads=1, named=0.45)
+    assert best([words], 1) == RecoveredShare(attack="votes", share=0.02, features=100, photographs=1, uploads=1, named=0.45)
     assert best([two[2:3]], 1) == NotRun(reason="no attack could be run")
 
 

@@ -43,7 +43,7 @@ class Board(Record):
 
     data: tuple[Path, ...] = positional("scenes, or folders of scenes", metavar="DATA")
     queries_every: int = option(
-        "of the photographs in the order of their hashes every N-th is a query (default %(default)s)",
+        "one photograph in N is a query, in the order of their hashes (default %(default)s)",
         default=4,
         parse=at_least(2),
     )

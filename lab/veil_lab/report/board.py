@@ -8,7 +8,7 @@ from importlib.resources import files
 from veil.report.tables import Name, Number, Table, Words, fixed, numbers, percent
 from veil.version import __version__
 from veil_lab.studies.attacks.form_releases import GRAVITY_SIGMA_DEG
-from veil_lab.studies.board.rows import BoardOptions, BoardRow, BoardScene, MapCounts, NotRun, Recovered
+from veil_lab.studies.board.rows import BoardOptions, BoardRow, BoardScene, MapCounts, NotRun, RecoveredShare
 from veil_lab.studies.board.study import ATTACKED, OTHERS, RUN_SECONDS, WITHIN
 from veil_lab.studies.localization.answer_counts import LEVEL, WRONG_DEG, WRONG_SHARE, AnswerCounts
 
@@ -86,7 +86,7 @@ def _answer_cells(answers: AnswerCounts | NotRun) -> tuple[str, str, str, str]:
     )
 
 
-def _share(recovered: Recovered | NotRun, uploads: int) -> str:
+def _share(recovered: RecoveredShare | NotRun, uploads: int) -> str:
     """A recovered share in percent, with that of named words, and the number of uploads if it is not the usual one."""
     if isinstance(recovered, NotRun):
         return NONE

@@ -45,7 +45,7 @@ class MapCounts:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Recovered:
+class RecoveredShare:
     """Share of attacked descriptors that the best `attack` estimates within 0.2 of their length.
 
     `features` of `photographs` were attacked, each with at most `uploads` uploads, the attacked one among them. `named` is the
@@ -84,9 +84,9 @@ class BoardRow:
     form: str
     built: MapCounts | NotRun
     answers: AnswerCounts | NotRun
-    one: Recovered | NotRun
-    five: Recovered | NotRun
-    near: Recovered | NotRun
+    one: RecoveredShare | NotRun
+    five: RecoveredShare | NotRun
+    near: RecoveredShare | NotRun
     upload_bytes: float | None = None
     query_seconds: float | None = None
 

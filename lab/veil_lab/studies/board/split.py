@@ -38,7 +38,7 @@ def split(names: Iterable[str], every: int) -> tuple[list[str], list[str]]:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Subject:
+class SplitScene:
     """A scene that is split, with its raw map.
 
     `mapped` are names of map images, and `seconds` processor seconds of their raw map, which `fold` holds with the queries
@@ -50,7 +50,7 @@ class Subject:
     seconds: float
 
     @staticmethod
-    def of(place: ReferencePlace, every: int) -> Subject:
+    def of(place: ReferencePlace, every: int) -> SplitScene:
         """The scene of a place. Raises InputError where raw features give no map, or one that contradicts the reference."""
         mapped, queries = split(place.features, every)
         raw, seconds = timed(lambda: raw_map(place.features, mapped))
@@ -62,7 +62,7 @@ class Subject:
         own = {name: pose for name, pose in poses_of(raw).items() if name in place.cam_from_world}
         aligned = align_poses(list(own.values()), [place.cam_from_world[name] for name in own])
         fold = Fold(place=place, held_out=asked, scene=raw.map.scene, reference_from_map=aligned)
-        return Subject(mapped=mapped, fold=fold, seconds=seconds)
+        return SplitScene(mapped=mapped, fold=fold, seconds=seconds)
 
     @property
     def reference(self) -> Mapping[str, Rigid]:

@@ -38,8 +38,8 @@ from veil.scene import Scene
 from veil.wire.message import Message
 from veil_lab.studies.attacks.aligned_repeats import Alignment, aligned_attacks, alignment_of
 from veil_lab.studies.attacks.form_releases import FormOptions, FormPools, FormScene, FormSetting
-from veil_lab.studies.board.rows import BoardOptions, BoardRow, BoardScene, NotRun, Recovered
-from veil_lab.studies.board.split import Subject, poses_of, timed
+from veil_lab.studies.board.rows import BoardOptions, BoardRow, BoardScene, MapCounts, NotRun, RecoveredShare
+from veil_lab.studies.board.split import SplitScene, poses_of, timed
 from veil_lab.studies.localization.answer_counts import counted
 from veil_lab.studies.localization.false_acceptance import Fold, ReferencePlace
 from veil_lab.studies.mapping.reconstruction import distinctive, plain_map
@@ -86,7 +86,7 @@ class BoardStudy:
         count = StepCount(progress, 2 + len(self.settings))
         try:
             count.begin(f"{place.name}: mapping raw features")
-            subject = Subject.of(place, self.options.queries_every)
+            subject = SplitScene.of(place, self.options.queries_every)
             facts = replace(
                 facts,
                 mapped=len(subject.mapped),
@@ -114,7 +114,7 @@ class BoardStudy:
         )
         return FormScene(fold=fold, pools=self.pools, options=options, words=self.dictionary, secret=memoized(Secret(key)))
 
-    def _row(self, setting: FormSetting, subject: Subject, released: FormScene) -> BoardRow:
+    def _row(self, setting: FormSetting, subject: SplitScene, released: FormScene) -> BoardRow:
         if _needs_gravity(setting) and not _has_gravity(subject.fold.place):
             return _unknown(setting.name, "gravity is not known")
         queries = subject.fold.held_out
@@ -142,7 +142,7 @@ class BoardStudy:
         near = released.scene_neighbors(name) if setting.epsilon == 0 else None
         return localize(query, released.where, codebook=self.pools.codebook, dictionary=self.dictionary, near=near)
 
-    def _map(self, setting: FormSetting, subject: Subject, released: FormScene) -> MapCounts | NotRun:
+    def _map(self, setting: FormSetting, subject: SplitScene, released: FormScene) -> MapCounts | NotRun:
         """The private map of what the mapped photographs send."""
         if setting.descriptors == "raw":
             return subject.counts(subject.poses, subject.seconds)
@@ -159,7 +159,7 @@ class BoardStudy:
             NotRun(reason=f"no map: {built.reason}") if isinstance(built, NoMap) else subject.counts(poses_of(built), seconds)
         )
 
-    def _recovered(self, setting: FormSetting, released: FormScene) -> Iterator[Recovered | NotRun]:
+    def _recovered(self, setting: FormSetting, released: FormScene) -> Iterator[RecoveredShare | NotRun]:
         """What attacks recover with one upload, with those of the nearest photographs, and with near repeats."""
         if setting.descriptors == "raw" or setting.epsilon == 0:
             reason = "all descriptors are sent" if setting.descriptors == "raw" else "no descriptors are sent"
@@ -181,7 +181,7 @@ class BoardStudy:
         yield best(examined, 1 + max(map(len, repeats.values())))
 
 
-def colmap_row(subject: Subject) -> BoardRow:
+def colmap_row(subject: SplitScene) -> BoardRow:
     """The row of plain COLMAP on the raw features: its own verification and incremental mapping, and no queries."""
 
     def mapped() -> Scene | NoMap:
@@ -205,7 +205,7 @@ def repeats_of(place: ReferencePlace, name: str, others: Sequence[str]) -> dict[
     return {other: alignment for other, alignment in tried.items() if alignment is not None}
 
 
-def best(by_photograph: Sequence[Sequence[Finding]], uploads: int) -> Recovered | NotRun:
+def best(by_photograph: Sequence[Sequence[Finding]], uploads: int) -> RecoveredShare | NotRun:
     """The attack that recovers most descriptors, by the findings on each photograph.
 
     Oracles do not count. An attack that ran on fewer photographs than another is not the best.
@@ -222,7 +222,7 @@ def best(by_photograph: Sequence[Sequence[Finding]], uploads: int) -> Recovered 
     shares = {attack: _pooled([score.within[WITHIN] for score in parts]) for attack, parts in whole.items()}
     named = [_pooled([score.recovered for score in parts]) for parts in whole.values() if parts[0].unit == "word"]
     attack = max(shares, key=lambda name: shares[name])
-    return Recovered(
+    return RecoveredShare(
         attack=attack,
         share=shares[attack],
         features=sum(score.recovered.total for score in whole[attack]),
