@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Literal
 
 import numpy as np
 import pytest
 
+from veil.attacks.registry import chosen
 from veil.audit.finding import Finding, Score
 from veil.audit.score import share
 from veil.features import Features
 from veil.files.codebooks import bundled_codebook, bundled_decoys
 from veil.geometry.rigid import Rigid
 from veil_lab.studies.attacks.aligned_repeats import alignment_of
-from veil_lab.studies.attacks.form_releases import FormPools
+from veil_lab.studies.attacks.form_releases import FormPools, FormSetting
 from veil_lab.studies.board.rows import BoardOptions, BoardScene, MapCounts, NotRun, RecoveredShare
 from veil_lab.studies.board.split import map_errors, ranked, split
 from veil_lab.studies.board.study import BOARD_FORMS, COLMAP, BoardStudy, best
@@ -53,7 +54,7 @@ def place_of(planted: World, poses: Mapping[str, Rigid] | None = None) -> Refere
     images = {
         key: Features(
             keypoints=planted.keypoints[key],
-            descriptors=planted.form(key).vectors,
+            descriptors=np.clip(np.round(512 * planted.form(key).vectors), 0, 255).astype(np.uint8),
             space=planted.form(key).space,
             camera=planted.camera,
             image_digest=hashlib.blake2b(f"board {key}".encode(), digest_size=32).digest(),
@@ -68,10 +69,54 @@ def pushed(pose: Rigid, distance: float) -> Rigid:
     return replace(pose, translation=pose.translation + np.array([0.0, distance, 0.0]))
 
 
-def measured(place: ReferencePlace, settings: tuple = RAW) -> BoardScene:
-    pools = FormPools.split(bundled_codebook(), bundled_decoys())
-    study = BoardStudy(pools=pools, dictionary=bundled_codebook(), settings=settings, options=BoardOptions(queries_every=4))
+def measured(place: ReferencePlace, settings: Sequence[FormSetting] = RAW) -> BoardScene:
+    """The scene's rows, with two quick attacks, one on descriptors and one on words."""
+    study = BoardStudy(
+        pools=FormPools.split(bundled_codebook(), bundled_decoys()),
+        dictionary=bundled_codebook(),
+        settings=settings,
+        options=BoardOptions(queries_every=4, features=20),
+        attacks=chosen(("inliers", "posterior")),
+    )
     return study.scene(place)
+
+
+def with_repeat(place: ReferencePlace, name: str, repeat: str) -> ReferencePlace:
+    """The place with a near repeat of one photograph: its keypoints half a pixel off, from nearly the same pose."""
+    item, pose, random = place.features[name], place.cam_from_world[name], generator("board repeat")
+    shift = random.normal(scale=0.2, size=item.keypoints.shape)
+    keypoints = np.clip(item.keypoints + shift, 0.1, [item.camera.width_px - 0.1, item.camera.height_px - 0.1])
+    digest = hashlib.blake2b(repeat.encode(), digest_size=32).digest()
+    taken = replace(item, keypoints=keypoints.astype(np.float32), image_digest=digest)
+    return replace(
+        place,
+        features={**place.features, repeat: taken},
+        cam_from_world={**place.cam_from_world, repeat: pushed(pose, 0.001)},
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("unchecked")
+def test_every_form_is_measured_where_gravity_is_known() -> None:
+    """Bounded on both sides: subspaces localize planted queries; and a near repeat is attacked."""
+    query = split([*WORLD.poses, "repeat"], 4)[1][0]
+    place = with_repeat(place_of(WORLD), query, "repeat")
+    down = {name: pose.rotation @ np.array([0.0, 1.0, 0.0]) for name, pose in place.cam_from_world.items()}
+    scene = measured(replace(place, down=down), BOARD_FORMS[1:5])
+    assert scene.has_gravity and scene.reason == ""
+    _, subspaces, lines, words, upright = scene.rows
+    assert [row.form for row in scene.rows[1:]] == [setting.name for setting in BOARD_FORMS[1:5]]
+    for row in (subspaces, lines, words, upright):
+        assert isinstance(row.answers, AnswerCounts), row
+        assert row.upload_bytes is not None and row.query_seconds is not None
+    assert isinstance(subspaces.answers, AnswerCounts) and subspaces.answers.localized == 2
+    assert isinstance(subspaces.built, MapCounts) and subspaces.built.registered >= 3
+    for row in (subspaces, lines, words, upright):
+        for part, most in ((row.one, 1), (row.five, 5), (row.near, 5)):
+            assert isinstance(part, RecoveredShare) and part.uploads <= most and part.photographs <= 2, (row.form, part)
+    assert isinstance(words.near, RecoveredShare) and words.near.photographs == 1 and words.near.uploads == 2
+    assert isinstance(words.one, RecoveredShare) and words.one.named is not None
+    assert isinstance(subspaces.one, RecoveredShare) and subspaces.one.named is None
 
 
 @pytest.mark.slow

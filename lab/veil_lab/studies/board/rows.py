@@ -78,7 +78,8 @@ class BoardRow:
 
     - `built`: the map of what is sent; `answers`: those of queries on the public map.
     - `one`, `five`, `near`: recovered descriptors with one upload, with those of the nearest photographs, with near repeats.
-    - `upload_bytes`: mean size of a query's message; `query_seconds`: mean processor seconds of a query on the server.
+    - `upload_bytes`: mean size of a query's message; `query_seconds`: median processor seconds of a query
+      on the server, without the first, which compiles.
     """
 
     form: str
