@@ -115,7 +115,8 @@ def test_every_form_is_measured_where_gravity_is_known() -> None:
         for part, most in ((row.one, 1), (row.five, 5), (row.near, 5)):
             assert isinstance(part, RecoveredShare) and part.uploads <= most and part.photographs <= 2, (row.form, part)
     assert isinstance(words.near, RecoveredShare) and words.near.photographs == 1 and words.near.uploads == 2
-    assert isinstance(words.one, RecoveredShare) and words.one.named is not None
+    assert isinstance(words.one, RecoveredShare) and words.one.named is not None and words.near.named is not None
+    assert 0.1 < words.one.named < words.near.named < 0.9
     assert isinstance(subspaces.one, RecoveredShare) and subspaces.one.named is None
 
 

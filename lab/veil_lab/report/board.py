@@ -129,7 +129,7 @@ def sentences(options: BoardOptions) -> list[str]:
         "The attacker knows this map.",
         f"Gravity that is sent with words and positions is off by |N(0, {GRAVITY_SIGMA_DEG:g} degrees)|. Positions alone are "
         "asked near the two nearest mapped photographs.",
-        "Seconds are of the processor: of the map with its matching, and the median of queries on the server without the first.",
+        "Seconds are of the processor: of the map with its matching, and the median of all queries but the first.",
     ]
 
 
