@@ -23,7 +23,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-from private_maps import Subject, errors, poses_of, reference_of, released
+from private_maps import Subject, errors, poses_of, released
 
 from veil.cli.common import quiet_colmap
 from veil.device.doors import map_images, selected_by_map
@@ -70,7 +70,7 @@ def gravity_of(folder: Path) -> Mapping[str, np.ndarray]:
     scene = read_scene(folder)
     if scene.down is None:
         return scene.gravity
-    return {name: pose.rotation @ scene.down for name, pose in reference_of(folder).items()}
+    return {name: pose.rotation @ scene.down for name, pose in scene.cam_from_world.items()}
 
 
 def claimed(features: Features, raw: BuiltMap, name: str, claim: str) -> Features:

@@ -38,7 +38,6 @@ from typing import Any
 
 import numpy as np
 from jaxtyping import Float64
-from scipy.special import chdtri
 from scipy.stats import beta
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "tests"))
@@ -58,13 +57,14 @@ from veil.report.figures import SERIES, drawn
 from veil.scene import MappedImage, Scene
 from veil.threads import settle
 from veil_lab.city.images import PHONE, City, CityImage
+from veil_lab.studies.localization.answer_counts import LEVEL, quantile, squared_distance
 
 FORMS = ("raw", "subspaces", "lines", "words", "words with gravity", "words with lines", "positions")
 FOCAL = {"focal 0 %": 0.0, "focal 5 %": 0.05, "focal 10 %": 0.1, "focal 20 %": 0.2}
 SIZES = {"size 1/2": 2, "size 1/4": 4}
 UNDISCLOSED, GUESS, JPEG = "undisclosed", "guess", "JPEG 20"
 CONDITIONS = (*FOCAL, UNDISCLOSED, GUESS, *SIZES, JPEG)
-LEVEL, NEAR_M, NEAR_DEG = 0.95, 0.5, 2.0
+NEAR_M, NEAR_DEG = 0.5, 2.0
 # Least deviation that a message says of a focal length.
 CALIBRATED = 0.01
 EPSILON = 10.0
@@ -132,8 +132,8 @@ def outcome(form: str, condition: str, query: int, answer: object, truth: Rigid,
         position = None
         turned = float(turn @ turn) / math.radians(answer.turn_deviation_deg) ** 2
     else:
-        position = distance(truth.center - pose.center, center_covariance(pose, covariance)) / quantile()
-        turned = distance(turn, covariance[:3, :3])
+        position = squared_distance(truth.center - pose.center, center_covariance(pose, covariance)) / quantile(3)
+        turned = squared_distance(turn, covariance[:3, :3])
     return Outcome(
         form=form,
         condition=condition,
@@ -141,24 +141,10 @@ def outcome(form: str, condition: str, query: int, answer: object, truth: Rigid,
         error_m=float(np.linalg.norm(truth.center - pose.center)),
         error_deg=math.degrees(float(np.linalg.norm(turn))),
         position=position,
-        turn=turned / quantile(),
+        turn=turned / quantile(3),
         inliers=answer.inliers,
         seconds=seconds,
     )
-
-
-def quantile() -> float:
-    """The 95 % quantile of chi-square with three degrees of freedom."""
-    return float(chdtri(3, 1 - LEVEL))
-
-
-def distance(error: Float64[np.ndarray, "3"], covariance: Float64[np.ndarray, "3 3"]) -> float:
-    """Squared Mahalanobis distance; infinite if the covariance has no extent towards the error."""
-    values, vectors = np.linalg.eigh(covariance)
-    along = (vectors.T @ error) ** 2
-    with np.errstate(divide="ignore"):
-        parts = along[along > 0] / np.maximum(values[along > 0], 0.0)
-    return float(parts.sum())
 
 
 def rotation_vector(rotation: Float64[np.ndarray, "3 3"]) -> Float64[np.ndarray, "3"]:

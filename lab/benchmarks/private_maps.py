@@ -11,7 +11,7 @@ hash of the scene's name and its number. A row gives
 - images registered, of all;
 - distance of camera centers from those of the raw map after similarity alignment, median and largest, in percent of the
   diagonal of the box about the raw map's centers, and the largest turn of a camera relative to another in degrees;
-- the same against reference cameras, where the scene has them (also `cameras.json` and `*_par.txt`), for the raw map too;
+- the same against reference cameras, where the scene has them, for the raw map too;
 - with `--held-out K`: every K-th photograph is in no map, and is a query in the map's own form, by the usual selection. Poses
   found, of all, and their median and largest distance from the centers of a raw map of all photographs;
 - the same where the queries left together, for a map of their own, which some of them have;
@@ -24,10 +24,8 @@ from __future__ import annotations
 
 import argparse
 import hashlib
-import json
 import os
 import pickle
-import resource
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
@@ -39,7 +37,6 @@ import numpy as np
 from veil.cli.common import quiet_colmap
 from veil.codebooks.decoys import in_runs
 from veil.device.doors import localize, map_images, published, selected_by_map
-from veil.errors import InputError
 from veil.extraction.sift import SiftOptions, extract_sift
 from veil.features import Features
 from veil.files.codebooks import bundled_codebook, bundled_decoys
@@ -61,6 +58,8 @@ from veil.randomness import Secret, memoized
 from veil.wire import decode, encode
 from veil.wire.message import Message
 from veil_lab.files.scenes import read_scene
+from veil_lab.studies.board.split import map_errors, poses_of, processor_seconds
+from veil_lab.studies.localization.answer_counts import extent_of
 
 # Number of decoys of a usual release: of 1,000 features, four each.
 DECOYS = 4000
@@ -100,7 +99,7 @@ def rows(folder: Path, arguments: argparse.Namespace) -> list[list[str]]:
     subject = Subject(folder, arguments, every=arguments.held_out) if arguments.held_out else whole
     if isinstance(whole.raw, NoMap) or isinstance(subject.raw, NoMap):
         return [[folder.name, "raw", "", f"0 of {len(subject.mapped)}", *[""] * 5, f"{subject.seconds:.0f}"]]
-    truth = reference_of(folder)
+    truth = read_scene(folder).cam_from_world
     made = []
     for way in arguments.ways:
         for repeat in range(1 if way == "raw" else arguments.repeats):
@@ -206,14 +205,12 @@ def errors(own: Mapping[str, Rigid], other: Mapping[str, Rigid]) -> tuple[str, s
     names = sorted(own.keys() & other.keys())
     if len(names) < 3:
         return "too few", ""
-    to_other = align_centers([own[name] for name in names], [other[name] for name in names])
-    distances = [float(np.linalg.norm(to_other.apply(own[name].center) - other[name].center)) for name in names]
     turns = [
         rotation_angle_deg((own[a].rotation @ own[b].rotation.T) @ (other[a].rotation @ other[b].rotation.T).T)
         for a in names
         for b in names
     ]
-    return in_percent(distances, other), f"{max(turns):.2f}"
+    return in_percent(map_errors(own, other), other), f"{max(turns):.2f}"
 
 
 def located(built: BuiltMap, raw: BuiltMap | NoMap, queries: Sent) -> str:
@@ -234,34 +231,8 @@ def located(built: BuiltMap, raw: BuiltMap | NoMap, queries: Sent) -> str:
 
 def in_percent(distances: list[float], poses: Mapping[str, Rigid]) -> str:
     """Median and largest of distances in percent of the diagonal of the box about the centers of `poses`."""
-    extent = float(np.linalg.norm(np.ptp([pose.center for pose in poses.values()], axis=0)))
+    extent = extent_of(poses.values())
     return f"{100 * np.median(distances) / extent:.2f} / {100 * max(distances) / extent:.2f}"
-
-
-def poses_of(built: BuiltMap) -> dict[str, Rigid]:
-    """Poses of the images of a map by name, cam_from_world."""
-    return {name: image.cam_from_world for name, image in built.map.scene.images.items()}
-
-
-def reference_of(folder: Path) -> Mapping[str, Rigid]:
-    """Reference poses by image name, none where the scene has none."""
-    if (folder / "cameras.json").is_file():
-        entries = json.loads((folder / "cameras.json").read_text())
-        return {
-            name: Rigid(
-                rotation=np.array(entry["cam_from_world_rotation"]), translation=np.array(entry["cam_from_world_translation"])
-            )
-            for name, entry in entries.items()
-        }
-    tables = sorted(folder.glob("*_par.txt"))
-    if tables:
-        lines = [line.split() for line in tables[0].read_text().splitlines()]
-        values = {line[0]: np.array(line[10:22], dtype=np.float64) for line in lines if len(line) == 22}
-        return {name: Rigid(rotation=row[:9].reshape(3, 3), translation=row[9:]) for name, row in values.items()}
-    try:
-        return read_scene(folder).cam_from_world
-    except InputError:
-        return {}
 
 
 def extracted(folder: Path, max_features: int) -> dict[str, Features]:
@@ -279,12 +250,6 @@ def kept(arguments: argparse.Namespace, name: str, make: Callable[[], Kept]) -> 
     if not path.exists():
         path.write_bytes(pickle.dumps(make()))
     return pickle.loads(path.read_bytes())
-
-
-def processor_seconds() -> float:
-    """Processor seconds of this process and of its children that have ended."""
-    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
-    return sum(one.ru_utime + one.ru_stime for one in used)
 
 
 if __name__ == "__main__":

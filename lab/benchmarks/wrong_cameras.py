@@ -18,7 +18,6 @@ the processor.
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import sys
 import tempfile
@@ -39,7 +38,6 @@ from pose_coverage import EPSILON, FORMS, outcome
 
 import veil
 from veil.cli.common import quiet_colmap
-from veil.files.photographs.pictures import find_pictures
 from veil.geometry.camera import GIVEN, FocalPrior, guessed
 from veil.geometry.rigid import Rigid
 from veil.geometry.similarity import Similarity, align_centers, align_poses, pose_error
@@ -110,32 +108,17 @@ def query_verdict(answer: object, truth: Rigid, size: float) -> Verdict:
 
 
 def posed(name: str) -> ReferenceScene:
-    """A scene below VEIL_DATA with reference cameras, also in the layouts of its folder `untuned`."""
+    """A scene below VEIL_DATA with reference cameras; those of its folder `untuned` are known as well as a user's are."""
     folder = Path(os.environ["VEIL_DATA"]) / name
     scene = read_scene(folder)
-    table, listed = folder / "cameras.json", folder / "templeR_par.txt"
-    entries: dict[str, tuple[np.ndarray, Rigid]] = {}
-    if table.is_file():
-        for key, value in json.loads(table.read_text()).items():
-            pose = Rigid(
-                rotation=np.array(value["cam_from_world_rotation"]), translation=np.array(value["cam_from_world_translation"])
-            )
-            entries[key] = np.array(value["K"]), pose
-    elif listed.is_file():
-        for line in listed.read_text().splitlines()[1:]:
-            key, *texts = line.split()
-            numbers = np.array([float(text) for text in texts])
-            entries[key] = numbers[:9].reshape(3, 3), Rigid(rotation=numbers[9:18].reshape(3, 3), translation=numbers[18:])
-    if not entries:
+    if not any((folder / table).is_file() for table in ("cameras.json", "templeR_par.txt")):
         return scene
-    pictures = {path.name: path for path in find_pictures(folder / "images") if path.name in entries}
     cameras = {}
-    for key, path in pictures.items():
-        width, height = Image.open(path).size
-        matrix = entries[key][0]
-        cameras[key] = replace(guessed(width, height, focal_px=matrix[0, 0]), focal=GIVEN)
-        cameras[key] = replace(cameras[key], params=(float(matrix[0, 0]), float(matrix[0, 2]), float(matrix[1, 2]), 0.0))
-    return replace(scene, pictures=pictures, cameras=cameras, cam_from_world={key: entries[key][1] for key in pictures})
+    for key, camera in scene.cameras.items():
+        focal_px, _, *middle = camera.params
+        known = replace(guessed(camera.width_px, camera.height_px, focal_px=focal_px), focal=GIVEN)
+        cameras[key] = replace(known, params=(focal_px, *middle, 0.0))
+    return replace(scene, cameras=cameras)
 
 
 def some(names: Sequence[str]) -> list[str]:

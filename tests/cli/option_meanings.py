@@ -39,7 +39,7 @@ MEANINGS = (
         "--attacked-features",
         "count",
         "features that are attacked at most",
-        "audit, evaluate attacks, evaluate forms, evaluate learned, evaluate repeats, lab tune",
+        "audit, evaluate attacks, evaluate forms, evaluate learned, evaluate repeats, lab tune, lab board",
     ),
     Meaning("--attacker", "path", "photographs that the attacker has", "audit, evaluate attacks, evaluate neighborhoods"),
     Meaning("--balance", "text", "label of the decoys, each class of which is drawn alike", "faces create, evaluate faces"),
@@ -141,7 +141,7 @@ MEANINGS = (
         "--forms",
         "choice",
         "forms in which photographs are sent",
-        "evaluate localization, evaluate tiles, evaluate forms",
+        "evaluate localization, evaluate tiles, evaluate forms, lab board",
     ),
     Meaning(
         "--fpir",
@@ -222,7 +222,8 @@ MEANINGS = (
         "path",
         "file or folder to write",
         "extract, privatize, gravity, codebook build, lab train attacks, map, map import, map remove, map align, "
-        "tiles cut, serve backup, serve token, view, audit, demo, faces describe, lab train inversion, invert, lab tune",
+        "tiles cut, serve backup, serve token, view, audit, demo, faces describe, lab train inversion, invert, lab tune, "
+        "lab board",
     ),
     Meaning("--pair-count", "count", "images that each is paired with", "map, plan map"),
     Meaning("--pairs", "text", "pairs of images that are matched", "map"),
@@ -231,9 +232,9 @@ MEANINGS = (
     Meaning(
         "--photographs",
         "count",
-        "photographs that are attacked at most",
+        "photographs that a study takes at most",
         "evaluate attacks, evaluate defenses, evaluate forms, evaluate learned, evaluate neighborhoods, evaluate repeats, "
-        "evaluate inversion, lab tune",
+        "evaluate inversion, lab tune, lab board",
     ),
     Meaning(
         "--purpose",
@@ -255,7 +256,8 @@ MEANINGS = (
         "seed of what is drawn at random",
         "codebook build, lab quality, map, map import, lab train attacks, lab train inversion, "
         "evaluate attacks, evaluate forms, evaluate learned, evaluate neighborhoods, evaluate repeats, evaluate inversion, "
-        "evaluate attributes, evaluate faces, evaluate identification, evaluate histories, evaluate protection, lab tune",
+        "evaluate attributes, evaluate faces, evaluate identification, evaluate histories, evaluate protection, lab tune, "
+        "lab board",
     ),
     Meaning("--skip", "count", "photographs that are left out at the beginning", "lab train attacks, evaluate learned"),
     Meaning(

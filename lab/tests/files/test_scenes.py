@@ -295,6 +295,85 @@ def test_gravity_tables(tmp_path: Path) -> None:
         read_scene(tmp_path)
 
 
+def matrices(poses: dict[str, Rigid]) -> str:
+    """The table `cameras.json`, with a camera matrix of each photograph."""
+    matrix = [[11.0, 0, 6], [0, 12, 4], [0, 0, 1]]
+    return json.dumps(
+        {
+            name: {
+                "K": matrix,
+                "cam_from_world_rotation": pose.rotation.tolist(),
+                "cam_from_world_translation": pose.translation.tolist(),
+            }
+            for name, pose in poses.items()
+        }
+    )
+
+
+def middlebury(poses: dict[str, Rigid]) -> str:
+    """Lines of name, K, rotation and translation below their number."""
+    lines = [
+        f"{name} 11 0 6 0 12 4 0 0 1 {' '.join(repr(float(v)) for v in [*pose.rotation.ravel(), *pose.translation])}"
+        for name, pose in poses.items()
+    ]
+    return f"{len(poses)}\n" + "\n".join(lines) + "\n"
+
+
+@pytest.mark.parametrize(("table", "text"), [("cameras.json", matrices), ("walk_par.txt", middlebury)])
+def test_tables_of_matrices_give_the_planted_cameras(
+    tmp_path: Path, table: str, text: Callable[[dict[str, Rigid]], str]
+) -> None:
+    """Oracle: the poses that were written, camera from world. A photograph that the table lacks is left out."""
+    photographs(tmp_path)
+    some = {name: pose for name, pose in planted().items() if name != "0002.png"}
+    elsewhere = {"elsewhere.png": planted()["0002.png"]}
+    (tmp_path / table).write_text(text(some | elsewhere))
+    scene = read_scene(tmp_path)
+    assert_same(dict(scene.cam_from_world), some)
+    assert set(scene.pictures) == set(some) and scene.down is None
+    assert all((camera.params, camera.width_px) == ((11.0, 12.0, 6.0, 4.0), 12) for camera in scene.cameras.values())
+
+
+@pytest.mark.parametrize(
+    ("table", "text", "words"),
+    [
+        ("cameras.json", "[1]", "must hold K, cam_from_world_rotation"),
+        ("cameras.json", "{", "must hold K"),
+        ("cameras.json", '{"0001.png": {"K": [1]}}', "must hold K"),
+        ("cameras.json", matrices(planted()).replace("11.0", "NaN"), "0001.png needs 21 finite numbers"),
+        ("cameras.json", matrices(planted()).replace("11.0", "-1"), "cameras.json gives no camera of 0001.png"),
+        ("cameras.json", matrices({"other.png": planted()["0001.png"]}), "holds no camera of a photograph"),
+        ("walk_par.txt", "1\n0001.png 1 2 three\n", "must hold a name and 21 numbers"),
+        ("walk_par.txt", "1\n0001.png 1 2 3\n", "0001.png needs 21 finite numbers"),
+        ("walk_par.txt", f"1\n0001.png 11 0 6 0 12 4 0 0 1 {'2 ' * 12}\n", "matrix of 0001.png is not a rotation"),
+    ],
+)
+def test_damaged_tables_of_matrices_are_named(tmp_path: Path, table: str, text: str, words: str) -> None:
+    photographs(tmp_path)
+    (tmp_path / table).write_text(text)
+    with pytest.raises(FileFormatError, match=words):
+        read_scene(tmp_path)
+
+
+def test_a_binary_model_gives_what_its_text_gives(tmp_path: Path) -> None:
+    """Second method: COLMAP itself writes the text model in binary."""
+    from veil.colmap import pycolmap
+
+    text, binary = tmp_path / "text", tmp_path / "binary"
+    for folder in (text, binary):
+        photographs(folder)
+    colmap(text / "sparse", planted(), points="")
+    (text / "sparse" / "points3D.txt").write_text("")
+    (binary / "sparse").mkdir()
+    pycolmap.Reconstruction(text / "sparse").write_binary(binary / "sparse")
+    assert not (binary / "sparse" / "images.txt").exists()
+    expected, scene = read_scene(text), read_scene(binary)
+    assert_same(dict(scene.cam_from_world), dict(expected.cam_from_world))
+    assert {name: camera.params for name, camera in scene.cameras.items()} == {
+        name: camera.params for name, camera in expected.cameras.items()
+    }
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["images.txt", "cameras.txt", "K.txt", "gt_dense_cameras/0001.png.camera", "gravity.csv"])
 def test_truncated_files_raise_nothing_else(tmp_path: Path, name: str) -> None:

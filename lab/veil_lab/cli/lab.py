@@ -1,11 +1,11 @@
-"""`veil lab`: trainings of networks that attacks and audits use, constants of attacks, codebooks and matches."""
+"""`veil lab`: trainings of networks that attacks and audits use, constants of attacks, codebooks, matches, and the board."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from veil.cli.common import add_command
-from veil_lab.cli import match, quality, results, tune
+from veil_lab.cli import board, match, quality, results, tune
 from veil_lab.cli.train import attacks, inversion
 
 
@@ -15,8 +15,14 @@ def register(commands: Any) -> None:
         commands,
         "lab",
         "train networks that attacks and audits use",
-        "The laboratory: train and tune what attacks and audits use, measure codebooks, and match uploads.",
-        attacks.EXAMPLES + inversion.EXAMPLES + tune.EXAMPLES + quality.EXAMPLES + match.EXAMPLES + results.EXAMPLES,
+        "The laboratory: train and tune what attacks and audits use, measure codebooks, match uploads, and compare forms.",
+        attacks.EXAMPLES
+        + inversion.EXAMPLES
+        + tune.EXAMPLES
+        + quality.EXAMPLES
+        + match.EXAMPLES
+        + board.EXAMPLES
+        + results.EXAMPLES,
     )
     groups = parser.add_subparsers(metavar="ACTION", required=True)
     train = add_command(
@@ -32,4 +38,5 @@ def register(commands: Any) -> None:
     tune.register(groups)
     quality.register(groups)
     match.register(groups)
+    board.register(groups)
     results.register(groups)

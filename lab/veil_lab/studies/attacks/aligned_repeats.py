@@ -22,14 +22,33 @@ from veil.attacks.target import ReleasedImage, Target
 from veil.attacks.words.posterior import descriptors
 from veil.attacks.words.votes import LINKED_PX, Linked, vote
 from veil.audit.finding import RECOVERED_WITHIN, RECOVERED_WITHIN_PX
+from veil.features import Features
 from veil.forms import Lines, Subsets, Subspaces
 from veil.geometry.camera import Camera, as_colmap
+from veil.matching.neighbors import match
+from veil.mechanisms.public import publish
 
 ALIGNED = "near repeats of the photograph, and how their pictures lie on each other"
+# Share of the mutual nearest neighbors of two near repeats that lie at one place, and number without which nothing is said.
+SAME_PICTURE, LEAST_MATCHES = 0.5, 30
 # Probability that two near repeats of a feature have the same nearest word, as the attacker assumes.
 SAME_WORD = 0.8
 
 Alignment = Float64[np.ndarray, "2 3"]
+
+
+def alignment_of(photograph: Features, other: Features) -> Alignment | None:
+    """The affine map from the pixels of `other` to those of `photograph`, if the two are near repeats; else None.
+
+    They are if one map leads at least `SAME_PICTURE` of their mutual nearest neighbors to within `LINKED_PX` of each other.
+    """
+    import cv2
+
+    own, its = match(publish(photograph), publish(other)).indices.T
+    if len(own) < LEAST_MATCHES:
+        return None
+    affine, inliers = cv2.estimateAffine2D(other.keypoints[its], photograph.keypoints[own], ransacReprojThreshold=LINKED_PX)
+    return affine if affine is not None and inliers.mean() >= SAME_PICTURE else None
 
 
 def aligned_attacks(alignments: Sequence[Alignment]) -> tuple[Attack, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Literal
 
@@ -31,6 +31,7 @@ from veil.mechanisms.profile import Profile
 from veil.mechanisms.public import publish
 from veil.mechanisms.release import HideInLines, privatize, privatize_words
 from veil.mechanisms.selection import EVERYTHING, Selection
+from veil.places.held_map import Map
 from veil.places.poses.answer import Localization, NoPose
 from veil.places.poses.by_distance import localize
 from veil.places.poses.by_words import localize_words
@@ -39,7 +40,7 @@ from veil.randomness import Randomness, Secure, fresh
 from veil.scene import Scene, mean_down
 from veil.wire import decode, encode
 from veil.wire.message import LineUpload, Message, Upload
-from veil_lab.studies.localization.false_acceptance import LEVEL_DOWN, Fold
+from veil_lab.studies.localization.false_acceptance import Fold
 from veil_lab.studies.localization.map_dictionaries import dictionary_of, mapped, most_words
 from veil_lab.studies.localization.upright_localization import tilted
 
@@ -56,7 +57,8 @@ class FormSetting:
     `name` is its name in tables. `descriptors` says what takes their place: "raw" ones (nothing is protected), "subspaces" of
     the hardened profile, or "words". `selection` says which features leave in subspaces, `epsilon` is that of each feature in
     words, of which `WORDS_SENT` leave; 0 means positions alone, which are localized near two known images. `lines` hides
-    positions. Raises RangeError for words without an epsilon.
+    positions. `gravity` says whether gravity is sent where it is known: with words beside positions, and with lines. Raises
+    RangeError for words without an epsilon.
     """
 
     name: str
@@ -64,6 +66,7 @@ class FormSetting:
     selection: Selection = EVERYTHING
     epsilon: float | None = None
     lines: bool = False
+    gravity: bool = True
 
     def __post_init__(self) -> None:
         if (self.descriptors == "words") != (self.epsilon is not None):
@@ -137,7 +140,7 @@ def released_as(
     *,
     dictionary: Codebook | None,
     randomness: Randomness,
-    gravity: Float64[np.ndarray, "3"],
+    gravity: Float64[np.ndarray, "3"] | None,
 ) -> Message:
     """Release of `features` in the form `setting`, before it is sent; some lines follow `gravity`, where lines hide positions.
 
@@ -164,18 +167,22 @@ def released_as(
 
 @dataclass(eq=False, kw_only=True)
 class FormScene:
-    """A map with held-out photographs, and their releases in each form, each made once."""
+    """A map with held-out photographs, and releases of a place's photographs in each form, each made once.
+
+    `words` is the dictionary, None for one of the mapped photographs; releases are drawn from `secret`.
+    """
 
     fold: Fold
     pools: FormPools
     options: FormOptions
-    metric: bool
+    metric: bool = False
+    words: Codebook | None = None
+    secret: Secure = field(default_factory=fresh)
 
     def __post_init__(self) -> None:
         down = mean_down(dict(self.fold.place.down), self.fold.scene.images)
         self.scene: Scene = replace(self.fold.scene, measured_down=down)
         self._released: dict[tuple[str, str], tuple[Message, int]] = {}
-        self._secret: Secure = fresh()
 
     @property
     def victims(self) -> list[str]:
@@ -186,7 +193,9 @@ class FormScene:
 
     @cached_property
     def dictionary(self) -> Codebook:
-        """Dictionary of the mapped photographs' descriptors, which are public."""
+        """The dictionary of words: the given one, or one of the mapped photographs' descriptors, which are public."""
+        if self.words is not None:
+            return self.words
         photographs = mapped(self.fold)
         size = min(DICTIONARY_SIZE, most_words(photographs))
         return dictionary_of(photographs, size, source=f"the map of {self.fold.place.name}")
@@ -201,6 +210,11 @@ class FormScene:
             for features in mapped(self.fold)
         ]
         return learn_neighbors(photographs, self.dictionary, seed=self.options.seed)
+
+    @cached_property
+    def where(self) -> Map:
+        """The public map as a server holds it, with its indexes once they are made."""
+        return Map(scene=self.scene)
 
     @cached_property
     def index(self) -> InvertedIndex:
@@ -242,9 +256,10 @@ class FormScene:
         return size, len(message)
 
     def _made(self, setting: FormSetting, features: Features, name: str) -> Message:
-        down = self.fold.place.down.get(name, LEVEL_DOWN)
-        made = released_as(setting, features, self.pools, dictionary=self.dictionary, randomness=self._secret, gravity=down)
-        if setting.epsilon is None or not isinstance(made, Upload):
+        down = self.fold.place.down.get(name) if setting.gravity else None
+        dictionary = self.dictionary if setting.descriptors == "words" else None
+        made = released_as(setting, features, self.pools, dictionary=dictionary, randomness=self.secret, gravity=down)
+        if setting.epsilon is None or down is None or not isinstance(made, Upload):
             return made
         return replace(made, gravity=tilted(down, GRAVITY_SIGMA_DEG, name))
 
@@ -273,11 +288,10 @@ class FormScene:
             return localize_words(message.camera, seen, message.form, self.scene, self.index, gravity=gravity)
         return localize(message.camera, seen, message.form, self.scene, codebook=self.pools.codebook)
 
-    def attacked(self, setting: FormSetting, name: str, with_others: bool, attacks: Sequence[Attack]) -> list[Examined]:
-        """Every attack on one photograph's release, with or without the uploads of its neighbors."""
+    def attacked(self, setting: FormSetting, name: str, others: Sequence[str], attacks: Sequence[Attack]) -> list[Examined]:
+        """Every attack on one photograph's release, with the uploads of the photographs `others` beside it."""
         message, _ = self.released(setting, name)
         public = self.public(setting)
-        others = self.neighbors(name) if with_others else []
         knowledge = Knowledge(
             codebook=public,
             decoys=None,

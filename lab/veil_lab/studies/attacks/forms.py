@@ -135,7 +135,7 @@ def _row(
         if setting.descriptors == "raw":
             continue
         for name in scene.victims:
-            for others, into in zip((False, True), examined, strict=True):
+            for others, into in zip(((), scene.neighbors(name)), examined, strict=True):
                 count.begin(f"{setting.name}: {place}: attacking {name}{' with others' if others else ''}")
                 into += scene.attacked(setting, name, others, attacks)
     right = [error for error in errors if error is not None]

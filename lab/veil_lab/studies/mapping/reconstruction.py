@@ -86,7 +86,7 @@ def map_points(subject: MappableScene, *, seed: int = 0, progress: Progress | No
     images = {n: MapImage(camera=f.camera, keypoints=f.keypoints, form=publish(f)) for n, f in subject.features.items()}
     with tempfile.TemporaryDirectory(prefix="veil-") as folder:
         scene, verifying, mapping = plain_map(
-            images, _distinctive(subject.matches), workdir=Path(folder), seed=seed, progress=progress
+            images, distinctive(subject.matches), workdir=Path(folder), seed=seed, progress=progress
         )
     seconds: RunSecondsJson = {**subject.seconds, "match": subject.seconds.get("match", 0.0) + verifying, "map": mapping}
     return _of_points(subject, scene, method="points", seed=seed, seconds=seconds)
@@ -140,7 +140,7 @@ def _of_points(subject: MappableScene, scene: Scene | NoMap, *, method: Method, 
     return judged(run, subject.reference or poses, poses, scene.points)
 
 
-def _distinctive(matches: Mapping[tuple[str, str], Matches]) -> dict[tuple[str, str], Matches]:
+def distinctive(matches: Mapping[tuple[str, str], Matches]) -> dict[tuple[str, str], Matches]:
     """The matches of each pair whose ratio is below `MAX_RATIO`."""
     return {pair: pair_matches.take(pair_matches.ratios < MAX_RATIO) for pair, pair_matches in matches.items()}
 
