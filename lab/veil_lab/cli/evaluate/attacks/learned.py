@@ -67,10 +67,7 @@ class EvaluateLearned(Record):
         "features of each photograph that are attacked (default all)", parse=at_least(1), metavar="N"
     )
     others: int = option(
-        "attack each once more, with N other uploads of its folder (default %(default)s)",
-        default=0,
-        parse=at_least(0),
-        metavar="N",
+        "further uploads that the attacker has beside the attacked one (default %(default)s)", default=0, parse=at_least(0)
     )
     photographs: int = option("photographs attacked at most (default %(default)s)", default=8, parse=at_least(1))
     every: int = option("take each N-th photograph (default all)", default=1, parse=at_least(1), metavar="N")
