@@ -18,7 +18,7 @@ from veil_lab.cli.evaluate import homographies, reconstruction
 from veil_lab.cli.evaluate.attacks import attack_tables, descriptor_attacks, inversion, learned, neighborhoods, repeats
 from veil_lab.cli.evaluate.descriptors import Descriptors
 from veil_lab.cli.evaluate.poses import localization, localization_table, plans, query_tables, retrieval, tiles, upright
-from veil_lab.report import measured_forms
+from veil_lab.report import board, measured_forms
 from veil_lab.studies.attacks.by_descriptor import DescriptorRow
 from veil_lab.studies.attacks.defenses import DefenseRow, Recovery, default_defenses
 from veil_lab.studies.attacks.distribution import DecoyRow, EstimateRow
@@ -28,7 +28,9 @@ from veil_lab.studies.attacks.neighborhoods import NeighborhoodRow
 from veil_lab.studies.attacks.positions import PositionRow
 from veil_lab.studies.attacks.repeats import RepeatRow
 from veil_lab.studies.attacks.structural import StructuralRow
+from veil_lab.studies.board.rows import BoardRow, BoardScene, MapCounts, RecoveredShare
 from veil_lab.studies.localization.acceptance_counts import AcceptanceCount
+from veil_lab.studies.localization.answer_counts import AnswerCounts
 from veil_lab.studies.localization.forged_answers import GroupCount
 from veil_lab.studies.localization.retrieval import Recall
 from veil_lab.studies.localization.robustness import ErrorSummary
@@ -104,6 +106,20 @@ def run() -> Any:
     return SimpleNamespace(**fields, position=errors, rotation_deg=errors, succeeded=True)
 
 
+def planted_row() -> BoardRow:
+    """A row of the board with all of its numbers."""
+    share = planted(RecoveredShare, attack="matched candidates")
+    return planted(
+        BoardRow,
+        form="subspaces, lines",
+        built=planted(MapCounts),
+        answers=planted(AnswerCounts),
+        one=share,
+        five=share,
+        near=share,
+    )
+
+
 def study_tables() -> dict[str, Callable[[], Table]]:
     """Tables of `veil evaluate`."""
     matching = {"profile": "hardened", "lifting": "sub-adversarial", "m": 16, "distance": "point", "matches": 1234.5}
@@ -148,6 +164,7 @@ def study_tables() -> dict[str, Callable[[], Table]]:
         "neighborhood_table": lambda: neighborhoods.neighborhood_table(
             [planted(NeighborhoodRow, within=shares(neighborhoods.WITHIN_PX))]
         ),
+        "board_table": lambda: board.board_table([planted(BoardScene, scene=LONG, rows=(planted_row(),))]),
         "learned_table": lambda: learned.learned_table([planted(LearnedRow)]),
         "gain_table": lambda: learned.gain_table(gains, seed=0),
         "repeats_table": lambda: repeats.repeats_table([planted(RepeatRow, unit="descriptor", kind="frame")]),

@@ -41,7 +41,7 @@ class Board(Record):
     measured has a row that says why.
     """
 
-    data: tuple[Path, ...] = positional("scenes, or folders of scenes", metavar="DATA")
+    data: tuple[Path, ...] = positional("the data: scenes, or folders of scenes", metavar="DATA")
     queries_every: int = option(
         "one photograph in N is a query, in the order of their hashes (default %(default)s)",
         default=4,
