@@ -55,7 +55,9 @@ def settled(matched: Matched, start: Estimate, *, others: Iterable[Estimate] = (
     row = int(np.argmin(costs))
     if costs[0] <= costs[row] + SAME_COST:
         row = 0
-    best = first if row == 0 else fitted(matched, optima[row])
+    again = first if row == 0 else fitted(matched, optima[row])
+    # An optimum with which too few pairs agree is not fitted again, or not at all.
+    best = next(one for one in (again, optima[row], first) if one.fit is not None)
     doubts = [(other, max(float(cost - costs[row]), 0.0)) for other, cost in zip(optima, costs, strict=True)]
     return _spread(best, [(other, doubt) for other, doubt in doubts[:row] + doubts[row + 1 :] if doubt <= MOST_DOUBT])
 
