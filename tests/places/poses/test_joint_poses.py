@@ -150,6 +150,22 @@ def test_the_better_of_two_optima_is_found_from_the_worse_one() -> None:
     assert off_deg < 2 and off_deg == pytest.approx(turned_deg(from_truth), abs=0.05)
 
 
+def test_an_optimum_that_cannot_be_fitted_again_keeps_its_fit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Planted: the better optimum wins, and then too few pairs agree with it. An assertion ended such queries before."""
+    matched = flat_spot(0.5)
+    other = mirrored(TILTED, matched.points)
+    assert other is not None
+    start, calls = Estimate(pose=other, camera=FACADE), []
+
+    def once(matched: MatchedPoints, start: Estimate) -> Estimate:
+        calls.append(start)
+        return fitted(matched, start) if len(calls) == 1 else replace(start, fit=None)
+
+    monkeypatch.setattr(joint, "fitted", once)
+    answer = settled(matched, start)
+    assert len(calls) == 2 and answer.fit is not None and turned_deg(answer) < 2
+
+
 def test_a_second_optimum_within_the_noise_enters_the_deviation_and_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """Planted: with so much noise a small spot has two poses some tens of degrees apart, either of which may be the better one.
 
