@@ -54,7 +54,8 @@ def calibrated(problem: MappingProblem, reconstruction: Reconstruction, claimed:
     A known focal length that is off by more than `CONTRADICTION` deviations is told. The others are held.
     """
     registered = np.flatnonzero(reconstruction.registered).tolist()
-    if not reconstruction.observed.any() or len(registered) > MAX_IMAGES:
+    seeing = np.unique(problem.tracks.image[reconstruction.observed])
+    if len(seeing) < len(registered) or not registered or len(registered) > MAX_IMAGES:
         return Calibration(problem=problem, reconstruction=reconstruction)
     cameras = list(dict.fromkeys(claimed[image] for image in registered))
     fit = _Fit(problem, reconstruction, [cameras.index(claimed[image]) for image in registered], cameras)
