@@ -260,13 +260,16 @@ def test_doubts_name_their_number_and_the_record_comes_back() -> None:
     assert MapCheck.from_json(good.as_json()) == good
     for change, word in (
         ({"contradicting_pairs": 4}, "4 others"),
-        ({"explained_matches": 0.69}, "69%"),
+        ({"explained_matches": 0.69, "uncertainty": None}, "69%"),
         ({"rotation_deg": 10.1}, "10 degrees"),
         ({"neck": 19}, "19 common"),
-        ({"uncertainty": 0.021}, "2.1%"),
+        ({"explained_matches": 1.0, "uncertainty": 0.021}, "2.1%"),
+        ({"explained_matches": 0.85, "uncertainty": 0.011}, "1.1%"),
         ({"uncertainty": float("inf")}, "anywhere"),
         ({"gravity_agreeing": 0.4}, "60%"),
         ({"pairs": 0, "explained_pairs": 0}, "no pair"),
     ):
         doubts = replace(good, **change).doubts
         assert len(doubts) == 1 and word in doubts[0]
+    for change in ({"explained_matches": 1.0, "uncertainty": 0.019}, {"explained_matches": 0.85, "uncertainty": 0.009}):
+        assert replace(good, **change).doubts == []

@@ -127,7 +127,7 @@ def test_no_map_is_left_or_none_that_can_be_trusted(tmp_path: Path, monkeypatch:
     refusal = remove_images(lines, [image_name(f"0{number}") for number in range(3)], workdir=tmp_path)
     assert isinstance(refusal, NoMap) and "no map of 4 images" in refusal.reason
     monkeypatch.setattr(removal, "_adjusted", lambda scene, *_: (scene, None, None))
-    monkeypatch.setattr(removal, "position_uncertainty", lambda _: 0.1)
+    monkeypatch.setattr(removal, "position_uncertainty", lambda *_: 0.1)
     refusal = remove_images(scene, [GONE], workdir=tmp_path)
     assert isinstance(refusal, NoMap) and "cannot be trusted: noise alone moves its cameras by 10" in refusal.reason
 

@@ -13,11 +13,10 @@ from pathlib import Path
 from typing import Generic, TypeVar
 
 import numpy as np
-from jaxtyping import Float64
 
 from veil.geometry.camera import GUESS, Camera
-from veil.places.maps.check import LEAST_NOISE_PX, linearized, reduced, sampled
 from veil.places.maps.images import MapImage
+from veil.places.maps.uncertainty import focal_deviations
 from veil.scene import ContradictedFocal, MappedImage, Scene
 
 # A map measures a focal length no better than this: matches are not independent, and lenses differ from their models.
@@ -26,12 +25,6 @@ FLOOR = 0.01
 FORMAL, CONTRADICTION = 3.0, 3.0
 # Observations that a camera needs for a test of its focal length; COLMAP registers an image by as many.
 LEAST_OBSERVATIONS = 30
-# The normal equations of more images than this are too large to be solved in seconds: nothing is measured then.
-MAX_IMAGES = 500
-# Standard deviation of a lens's first coefficient of distortion.
-ANY_DISTORTION = 0.3
-# Share of the mean of the diagonal that is added to it, as poses keep the seven freedoms of a similarity.
-DAMPING = 1e-10
 # Maps, each anew with other focal lengths than those that the photographs contradicted in the map before.
 CALIBRATIONS = 3
 # The clearer one of two maps has less than this part of the other's mean error.
@@ -168,28 +161,12 @@ def departed_cameras(images: Mapping[str, MapImage], mapped: Mapping[str, Mapped
     }
 
 
-def focal_deviations(scene: Scene) -> dict[Camera, float]:
-    """Relative standard deviation of the focal length of each camera of a map, as far as noise alone goes.
+def known_before(scene: Scene, images: Mapping[str, MapImage]) -> dict[str, float]:
+    """Relative standard deviation of the focal length of each image of a map, as its own camera has it.
 
-    Poses, points, focal lengths and a first coefficient of distortion are free in the normal equations. Nothing deviates by
-    more than a guess. The noise is the mean residual of the map, at least half a pixel. Images of equal cameras share theirs.
-    Empty for more than `MAX_IMAGES` images.
+    `images` are those that the map was made from, by name.
     """
-    names = sorted(scene.images)
-    if len(names) > MAX_IMAGES:
-        return {}
-    cameras = list(dict.fromkeys(scene.images[name].camera for name in names))
-    normal = _normal(scene, names, cameras)
-    poses = 6 * len(names)
-    held = normal[:poses, :poses]
-    across = normal[:poses, poses:]
-    damped = held + DAMPING * np.trace(held) / poses * np.eye(poses)
-    left = normal[poses:, poses:] - across.T @ np.linalg.solve(damped, across)
-    noise = max(LEAST_NOISE_PX, scene.mean_reprojection_error_px)
-    # What no photograph determines is as uncertain as a guess, and as the distortion of any lens.
-    left += np.diag(np.tile([(noise / GUESS.deviation) ** 2, (noise / ANY_DISTORTION) ** 2], len(cameras)))
-    covariance = np.linalg.inv(left)
-    return {camera: noise * math.sqrt(covariance[2 * k, 2 * k]) for k, camera in enumerate(cameras)}
+    return {name: images[name].camera.focal.deviation for name in scene.images}
 
 
 def known_to(scene: Scene, images: Mapping[str, MapImage]) -> float | None:
@@ -205,24 +182,6 @@ def known_to(scene: Scene, images: Mapping[str, MapImage]) -> float | None:
         measured = math.hypot(FORMAL * formal[image.camera], FLOOR)
         deviations.append(1 / math.hypot(1 / measured, 1 / images[name].camera.focal.deviation))
     return float(np.median(deviations))
-
-
-def _normal(scene: Scene, names: list[str], cameras: list[Camera]) -> Float64[np.ndarray, "_ _"]:
-    """Normal equations without the points: six unknowns a pose, then focal length and distortion of each of the cameras."""
-    centers = np.array([scene.images[name].cam_from_world.center for name in names])
-    chosen = sampled(len(scene.points))
-    seen = linearized(scene, chosen, max(float(np.linalg.norm(np.ptp(centers, axis=0))), 1e-12))
-    camera_of = np.array([cameras.index(scene.images[name].camera) for name in names])[seen.camera]
-    focal = np.array([camera.focal_px for camera in cameras])[camera_of]
-    plane = seen.seen[:, :2] / np.where(np.abs(seen.seen[:, 2:]) > 1e-9, seen.seen[:, 2:], 1e-9)
-    by_focal = focal[:, None] * plane  # by the logarithm of the focal length
-    by_distortion = by_focal * (plane**2).sum(axis=1, keepdims=True)
-    by_distortion[~np.array([camera.focal_count + 2 < len(camera.params) for camera in cameras])[camera_of]] = 0.0
-    columns = [6 * seen.camera[:, None] + np.arange(6), 6 * len(names) + 2 * camera_of[:, None] + np.arange(2)]
-    by_unknown = np.concatenate([seen.by_camera, by_focal[:, :, None], by_distortion[:, :, None]], axis=2)
-    return reduced(np.concatenate(columns, axis=1), by_unknown, seen.point, seen.by_point, len(chosen)) * (
-        len(scene.points) / len(chosen)
-    )
 
 
 def focal_of(camera: Camera) -> float:

@@ -18,10 +18,10 @@ from veil.errors import InputError
 from veil.forms import Form, Subsets
 from veil.matching.neighbors import Matches
 from veil.places.maps.agreement import agreement_weights, consistent_groups
-from veil.places.maps.check import checked, thinnest_cut
+from veil.places.maps.check import checked, doubtful_images, thinnest_cut
 from veil.places.maps.colmap import Colmap
 from veil.places.maps.colmap.database import add_matches, camera_ids
-from veil.places.maps.focal import FocalTest
+from veil.places.maps.focal import FocalTest, known_before
 from veil.places.maps.images import MapImage, NoMap, Pair, impossible
 from veil.places.maps.loop import Ended, Stuck, mapped
 from veil.places.maps.options import MapOptions, pipeline_settings
@@ -165,7 +165,7 @@ class _Growth:
         return self.mapper.compared(outcome) if set(outcome.images) & self.names else Ended(self._none_added())
 
     def contradicting(self, model: Proposal) -> dict[str, str]:
-        """New images outside the group that most of the map's are in, or else those that few points hold to the map.
+        """New images outside the group that most of the map's are in, or else those that are doubtful or hang by few points.
 
         Pairs with new images weigh as in a new map, those of the map by its common points.
         """
@@ -173,7 +173,10 @@ class _Growth:
         groups = consistent_groups(model.scene.images, weights)
         main = max(groups, key=lambda group: len(group & set(self.base.images)))
         wrong = (set(model.scene.images) & self.names) - main
-        return dict.fromkeys(sorted(wrong), CONTRADICTS) if wrong else self._hangers_on(model.scene)
+        if wrong:
+            return dict.fromkeys(sorted(wrong), CONTRADICTS)
+        doubtful = doubtful_images(model.scene, model.shares, model.pairs, known_before(model.scene, self.mapper.images))
+        return {name: why for name, why in doubtful.items() if name in self.names} or self._hangers_on(model.scene)
 
     def leave_out(self, wrong: Mapping[str, str], model: Proposal | None) -> None:
         """Take new images out of the next run."""
@@ -185,7 +188,16 @@ class _Growth:
 
         The check is by the pairs of the new images alone.
         """
-        check = checked(model.scene, model.shares, set(self.new), model.pairs, self.gravity, self.left_out, missing=TOO_WEAK)
+        check = checked(
+            model.scene,
+            model.shares,
+            set(self.new),
+            model.pairs,
+            self.gravity,
+            self.left_out,
+            missing=TOO_WEAK,
+            known=known_before(model.scene, self.mapper.images),
+        )
         if check.doubts:
             return NoMap(f"what was added cannot be trusted: {'; '.join(check.doubts)}", self.left_out, check)
         scene = self.mapper.completed(model.scene)

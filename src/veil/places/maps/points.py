@@ -18,16 +18,16 @@ from veil.errors import InputError, Remedy
 from veil.geometry.camera import Camera
 from veil.matching.neighbors import Matches
 from veil.places.maps.agreement import agreement_weights, consistent_groups, explained_shares, seen_by_map
-from veil.places.maps.check import checked, thinnest_cut
+from veil.places.maps.check import checked, doubtful_images, thinnest_cut
 from veil.places.maps.colmap import Colmap, Stopped
 from veil.places.maps.colmap.database import camera_ids
 from veil.places.maps.focal import (
-    MAX_IMAGES,
     Doubted,
     FocalTest,
     contradicted_focals,
     focal_test,
     is_clearer,
+    known_before,
     known_to,
     with_freed,
 )
@@ -42,6 +42,7 @@ from veil.places.maps.options import (
     pipeline_settings,
 )
 from veil.places.maps.scenes import restricted, scene_of
+from veil.places.maps.uncertainty import MAX_IMAGES
 from veil.places.maps.verification import Verification, VerifiedPair, one_standpoint
 from veil.progress import Progress
 from veil.scene import MIN_NECK, MapCheck, Scene
@@ -412,18 +413,19 @@ class _NewMap:
         return Ended(outcome.answer if isinstance(outcome, Ended) else self.refused or replace(outcome, left_out=self.left_out))
 
     def contradicting(self, model: Proposal) -> dict[str, str]:
-        """Images outside the largest group of those that stay together, if it is large enough for a map."""
+        """Images outside the largest group of those that stay together, if it is large enough for a map; or doubtful ones."""
         groups = consistent_groups(model.scene.images, agreement_weights(model.shares, model.pairs))
-        if len(groups) < 2 or len(groups[0]) < self.mapper.least_images:
-            return {}
-        return dict.fromkeys(sorted(set(model.scene.images) - groups[0]), CONTRADICTS)
+        if len(groups) > 1 and len(groups[0]) >= self.mapper.least_images:
+            return dict.fromkeys(sorted(set(model.scene.images) - groups[0]), CONTRADICTS)
+        return doubtful_images(model.scene, model.shares, model.pairs, known_before(model.scene, self.mapper.images))
 
     def leave_out(self, wrong: Mapping[str, str], model: Proposal | None) -> None:
         """Take images out of the next run; the check of a refused model is kept, as nothing better may come."""
         self.left_out |= wrong
         self.names -= wrong.keys()
         if model is not None:
-            self.refused = NoMap("the images contradict each other", self.left_out, self._check(model))
+            reason = "the images contradict each other" if CONTRADICTS in wrong.values() else _of_one(wrong)
+            self.refused = NoMap(reason, self.left_out, self._check(model))
 
     def accepted(self, model: Proposal) -> Scene | NoMap | FocalTest:
         """The map without what hangs on it by few points, completed; or the doubts of its check."""
@@ -441,7 +443,8 @@ class _NewMap:
 
     def _check(self, model: Proposal) -> MapCheck:
         images = self.mapper.images
-        check = checked(model.scene, model.shares, set(images), model.pairs, self.gravity, self.left_out)
+        known = known_before(model.scene, images)
+        check = checked(model.scene, model.shares, set(images), model.pairs, self.gravity, self.left_out, known=known)
         return replace(check, focal_deviation=known_to(model.scene, images))
 
     def _without_hangers_on(self, scene: Scene) -> Scene:
@@ -455,6 +458,12 @@ class _NewMap:
                 self.left_out[name] = f"only {cut.points} points hold it to the rest of the map"
             scene = smaller
         return scene
+
+
+def _of_one(reasons: Mapping[str, str]) -> str:
+    """Sentence on the first of the images that cannot be trusted."""
+    name, reason = min(reasons.items())
+    return f"the map that came out cannot be trusted; {name}: {reason}"
 
 
 def no_start(

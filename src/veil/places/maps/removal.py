@@ -15,12 +15,13 @@ from veil.errors import InputError
 from veil.geometry.rigid import Rigid
 from veil.geometry.similarity import Similarity, align_poses
 from veil.one_line import one_line
-from veil.places.maps.check import position_uncertainty, step_ratio, thinnest_cut
+from veil.places.maps.check import step_ratio, thinnest_cut
 from veil.places.maps.colmap import Colmap, StageLimits, Stopped
 from veil.places.maps.images import NoMap
 from veil.places.maps.lines.stored_maps import adjusted_scene
 from veil.places.maps.points import IMAGES_AT_ONCE
 from veil.places.maps.scenes import images_of, model_of, restricted, scene_of
+from veil.places.maps.uncertainty import position_uncertainty
 from veil.scene import MIN_NECK, LineMapCheck, MapCheck, Scene
 
 # Images that must see a point: two rays meet, and of lines four leave one check (LineMapOptions.min_lines).
@@ -203,10 +204,11 @@ def _renewed(check: MapCheck | None, scene: Scene, left_out: Mapping[str, str], 
     if check is None:
         return None
     cut = thinnest_cut(scene)
+    known = None if check.focal_deviation is None else dict.fromkeys(scene.images, check.focal_deviation)
     return replace(
         check,
         neck=None if cut is None else cut.points,
-        uncertainty=position_uncertainty(scene),
+        uncertainty=position_uncertainty(scene, known),
         step_ratio=step_ratio(scene),
         left_out={**check.left_out, **left_out},
         removed=check.removed + gone,

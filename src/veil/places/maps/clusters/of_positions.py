@@ -23,7 +23,7 @@ from veil.places.maps.clusters.pieces import Piece, merged, piece_of
 from veil.places.maps.clusters.repeated import doubted_pairs
 from veil.places.maps.clusters.view_graph import Cluster, ClusterOptions
 from veil.places.maps.colmap import Colmap, Stopped
-from veil.places.maps.focal import contradicted_focals, departed_cameras, known_to
+from veil.places.maps.focal import contradicted_focals, departed_cameras, known_before, known_to
 from veil.places.maps.images import MapImage, NoMap, Pair, impossible, more_matches
 from veil.places.maps.options import LAST_PX, MIN_ANGLE_DEG, MapOptions, adjustment_settings
 from veil.places.maps.points import IMAGES_AT_ONCE, build_map
@@ -270,7 +270,8 @@ class _ClusterScenes:
             if len(groups) > 1:
                 left_out |= dict.fromkeys(sorted(set(scene.images) - group), "it contradicts its pairs with the others")
             shares = explained_shares(part, self.images, pairs)
-            check = checked(part, shares, set(scene.images), pairs, self.gravity, left_out)
+            known = known_before(part, self.images)
+            check = checked(part, shares, set(scene.images), pairs, self.gravity, left_out, known=known)
             departed = departed_cameras(self.images, part.images)  # freed in the maps of clusters
             contradicted = contradicted_focals(departed, self.images, part.images)
             check = replace(check, focal_deviation=known_to(part, self.images), contradicted_focals=contradicted)

@@ -16,10 +16,10 @@ from jaxtyping import Float64
 from veil.geometry.bundle.adjustment import AdjustOptions, LineProblem, adjust, residuals
 from veil.geometry.bundle.upright import upright_of
 from veil.geometry.camera import GUESS, Camera
-from veil.places.maps.check import reduced
-from veil.places.maps.focal import CONTRADICTION, DAMPING, FLOOR, FORMAL, focal_of, scaled
+from veil.places.maps.focal import CONTRADICTION, FLOOR, FORMAL, focal_of, scaled
 from veil.places.maps.lines.problem import LineView, MappingProblem, mapping_problem
 from veil.places.maps.lines.reconstruction import Reconstruction
+from veil.places.maps.uncertainty import DAMPING, reduced
 from veil.scene import ContradictedFocal
 
 LEAST_NOISE_PX = 0.5

@@ -1,0 +1,247 @@
+"""How far noise alone moves what a map of positions determines: its camera centers and its focal lengths.
+
+It is the covariance of bundle adjustment, free of gauge. The normal equations of all cameras and points are reduced to the
+cameras (Schur complement), with focal lengths that are free as far as they were not known before. A map has seven freedoms of
+its own (position, rotation, scale): their null space is left out, and what a similarity of the camera centers can take up is
+then projected away, so that the result is what aligning a map with a reference leaves (Triggs et al. 2000, Sec. 9). A map that
+hangs together by a few points, or whose parts share no parallax, shows it here although its residuals are small. So does a
+camera whose distance and focal length no photograph tells apart.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float64, Int64
+
+from veil.geometry.camera import GUESS, Camera
+from veil.geometry.rigid import Rigid
+from veil.scene import Scene
+
+# Of more points than this a random sample is used, and its information is scaled up.
+MAX_POINTS = 3000
+# For more cameras than this there are no deviations of centers: the eigenvalues would take minutes.
+MAX_CAMERAS = 200
+# The normal equations of more images than this are too large to be solved in seconds: no focal length is measured then.
+MAX_IMAGES = 500
+FREEDOMS = 7
+LEAST_NOISE_PX = 0.5
+# Standard deviation of a lens's first coefficient of distortion where its focal length is a guess; in proportion otherwise.
+ANY_DISTORTION = 0.3
+# Share of the mean of the diagonal that is added to it, as poses keep the seven freedoms of a similarity.
+DAMPING = 1e-10
+
+
+def position_uncertainty(scene: Scene, known: Mapping[str, float] | None = None) -> float | None:
+    """Median over cameras of `center_deviations`; None for more cameras than `MAX_CAMERAS`."""
+    deviations = center_deviations(scene, known)
+    return float(np.median(list(deviations.values()))) if deviations else None
+
+
+def center_deviations(scene: Scene, known: Mapping[str, float] | None = None) -> dict[str, float]:
+    """Standard deviation of each camera's center, as a share of the extent of the centers, by image.
+
+    `known` is the relative standard deviation of each image's focal length before the map; without it the focal lengths are
+    exact. The noise is what the residuals of the map say, at least half a pixel. Infinite where something is free that a map
+    must fix, or all centers coincide; empty for more cameras than `MAX_CAMERAS`.
+    """
+    names = sorted(scene.images)
+    if len(names) > MAX_CAMERAS:
+        return {}
+    centers = np.array([scene.images[name].cam_from_world.center for name in names])
+    extent = float(np.linalg.norm(np.ptp(centers, axis=0)))
+    if not extent > 0:
+        return dict.fromkeys(names, math.inf)
+    noise = _noise_px(scene)
+    normal = _normal_of_poses(scene, extent) if known is None else _without_focal(scene, names, known, noise)
+    values, vectors = np.linalg.eigh(normal)
+    if len(values) <= FREEDOMS or not values[FREEDOMS] > 1e-10 * values[-1]:
+        return dict.fromkeys(names, math.inf)
+    spread = (vectors[:, FREEDOMS:] / np.sqrt(values[FREEDOMS:])).reshape(len(names), 6, -1)[:, 3:].reshape(3 * len(names), -1)
+    movements = _similarity_movements((centers - centers.mean(axis=0)) / extent)
+    spread = spread - movements @ (np.linalg.pinv(movements) @ spread)
+    deviations = noise * np.sqrt((spread**2).sum(axis=1).reshape(len(names), 3).sum(axis=1))
+    return dict(zip(names, deviations.tolist(), strict=True))
+
+
+def focal_deviations(scene: Scene) -> dict[Camera, float]:
+    """Relative standard deviation of the focal length of each camera of a map, as far as noise alone goes.
+
+    Poses, points, focal lengths and a first coefficient of distortion are free in the normal equations. Nothing deviates by
+    more than a guess. The noise is the mean residual of the map, at least half a pixel. Images of equal cameras share theirs.
+    Empty for more than `MAX_IMAGES` images.
+    """
+    names = sorted(scene.images)
+    if len(names) > MAX_IMAGES:
+        return {}
+    cameras = list(dict.fromkeys(scene.images[name].camera for name in names))
+    normal = _normal(scene, names, cameras)
+    poses = 6 * len(names)
+    held = normal[:poses, :poses]
+    across = normal[:poses, poses:]
+    damped = held + DAMPING * np.trace(held) / poses * np.eye(poses)
+    left = normal[poses:, poses:] - across.T @ np.linalg.solve(damped, across)
+    noise = _noise_px(scene)
+    # What no photograph determines is as uncertain as a guess.
+    left += np.diag(_prior([GUESS.deviation] * len(cameras), noise))
+    covariance = np.linalg.inv(left)
+    return {camera: noise * math.sqrt(covariance[2 * k, 2 * k]) for k, camera in enumerate(cameras)}
+
+
+def _noise_px(scene: Scene) -> float:
+    return max(LEAST_NOISE_PX, scene.mean_reprojection_error_px)
+
+
+def _prior(deviations: list[float], noise: float) -> Float64[np.ndarray, "_"]:
+    """Information on focal length and distortion of each camera, in units of the noise, by deviations of the focal lengths."""
+    relative = np.array(deviations)[:, None] * [1.0, ANY_DISTORTION / GUESS.deviation]
+    return ((noise / relative) ** 2).ravel()
+
+
+def _normal_of_poses(scene: Scene, extent: float) -> Float64[np.ndarray, "_ _"]:
+    """Normal equations without the points of poses alone, six unknowns each."""
+    chosen = sampled(len(scene.points))
+    seen = linearized(scene, chosen, extent)
+    columns = 6 * seen.camera[:, None] + np.arange(6)
+    return reduced(columns, seen.by_camera, seen.point, seen.by_point, len(chosen)) * (len(scene.points) / len(chosen))
+
+
+def _without_focal(scene: Scene, names: list[str], known: Mapping[str, float], noise: float) -> Float64[np.ndarray, "_ _"]:
+    """Normal equations of the poses without the points and without focal lengths, which are `known` so well before the map."""
+    cameras = list(dict.fromkeys(scene.images[name].camera for name in names))
+    normal, poses = _normal(scene, names, cameras), 6 * len(names)
+    least = [min(known[name] for name in names if scene.images[name].camera == camera) for camera in cameras]
+    across, free = normal[:poses, poses:], normal[poses:, poses:] + np.diag(_prior(least, noise))
+    left = normal[:poses, :poses] - across @ np.linalg.solve(free, across.T)
+    return (left + left.T) / 2
+
+
+def _normal(scene: Scene, names: list[str], cameras: list[Camera]) -> Float64[np.ndarray, "_ _"]:
+    """Normal equations without the points: six unknowns a pose, then focal length and distortion of each of the cameras."""
+    centers = np.array([scene.images[name].cam_from_world.center for name in names])
+    chosen = sampled(len(scene.points))
+    seen = linearized(scene, chosen, max(float(np.linalg.norm(np.ptp(centers, axis=0))), 1e-12))
+    camera_of = np.array([cameras.index(scene.images[name].camera) for name in names])[seen.camera]
+    focal = np.array([camera.focal_px for camera in cameras])[camera_of]
+    plane = seen.seen[:, :2] / np.where(np.abs(seen.seen[:, 2:]) > 1e-9, seen.seen[:, 2:], 1e-9)
+    by_focal = focal[:, None] * plane  # by the logarithm of the focal length
+    by_distortion = by_focal * (plane**2).sum(axis=1, keepdims=True)
+    by_distortion[~np.array([camera.focal_count + 2 < len(camera.params) for camera in cameras])[camera_of]] = 0.0
+    columns = [6 * seen.camera[:, None] + np.arange(6), 6 * len(names) + 2 * camera_of[:, None] + np.arange(2)]
+    by_unknown = np.concatenate([seen.by_camera, by_focal[:, :, None], by_distortion[:, :, None]], axis=2)
+    return reduced(np.concatenate(columns, axis=1), by_unknown, seen.point, seen.by_point, len(chosen)) * (
+        len(scene.points) / len(chosen)
+    )
+
+
+def _similarity_movements(centers: np.ndarray) -> Float64[np.ndarray, "_ 7"]:
+    """Movement of the camera centers (relative to their mean) by each of the seven freedoms of a similarity, as columns."""
+    shift = np.tile(np.eye(3), (len(centers), 1, 1))
+    return np.concatenate([shift, _cross(centers), centers[:, :, None]], axis=2).reshape(3 * len(centers), FREEDOMS)
+
+
+def sampled(count: int) -> Int64[np.ndarray, "chosen"]:
+    """Rows of all of `count` points, or of a random sample of `MAX_POINTS` of them."""
+    if count <= MAX_POINTS:
+        return np.arange(count)
+    return np.sort(np.random.default_rng(0).choice(count, MAX_POINTS, replace=False))
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Observed:
+    """Linearized observations of a map's points: the derivatives of a pixel, and which camera saw which of the points chosen.
+
+    `camera` are rows of the sorted names of the images, `point` of the points chosen; `seen` are points in the camera frame.
+    `by_camera` is by rotation and by center over `extent`, `by_point` by the point over the extent.
+    """
+
+    camera: Int64[np.ndarray, "n"]
+    point: Int64[np.ndarray, "n"]
+    seen: Float64[np.ndarray, "n 3"]
+    by_camera: Float64[np.ndarray, "n 2 6"]
+    by_point: Float64[np.ndarray, "n 2 3"]
+
+
+def linearized(scene: Scene, chosen: Int64[np.ndarray, "chosen"], extent: float) -> Observed:
+    """The observations of the `chosen` points of a map, linearized; `extent` is the unit of length."""
+    row_of = np.full(len(scene.points), -1)
+    row_of[chosen] = np.arange(len(chosen))
+    parts: list[tuple[np.ndarray, ...]] = []
+    for index, name in enumerate(sorted(scene.images)):
+        image = scene.images[name]
+        rows = row_of[image.point_rows]
+        rows = rows[rows >= 0]
+        rotation, points = image.cam_from_world.rotation, scene.points[chosen[rows]]
+        projection = _projection(image.cam_from_world, points, image.camera.focal_px)
+        # cam = R (X - c): turning the camera by w moves X by w x (R (X - c)), moving its center by -R.
+        cross = _cross((points - image.cam_from_world.center) @ rotation.T)
+        by_camera = np.concatenate([-projection @ cross, -projection @ rotation * extent], axis=2)
+        own = np.full(len(rows), index)
+        parts.append((own, rows, image.cam_from_world.apply(points), by_camera, projection @ rotation * extent))
+    camera, point, seen, by_camera, by_point = (np.concatenate(part) for part in zip(*parts, strict=True))
+    return Observed(camera=camera, point=point, seen=seen, by_camera=by_camera, by_point=by_point)
+
+
+def _projection(pose: Rigid, points: np.ndarray, focal: float) -> Float64[np.ndarray, "n 2 3"]:
+    """Derivative d pixel / d point, for points in the camera frame."""
+    x, y, z = pose.apply(points).T
+    z = np.where(np.abs(z) > 1e-9, z, 1e-9)
+    zero = np.zeros_like(z)
+    return focal * np.stack([np.stack([1 / z, zero, -x / z**2], axis=1), np.stack([zero, 1 / z, -y / z**2], axis=1)], axis=1)
+
+
+def _cross(v: np.ndarray) -> Float64[np.ndarray, "n 3 3"]:
+    x, y, z = v.T
+    zero = np.zeros_like(x)
+    return np.stack([np.stack(row, axis=1) for row in ((zero, -z, y), (z, zero, -x), (-y, x, zero))], axis=1)
+
+
+def reduced(
+    columns: Int64[np.ndarray, "n width"],
+    by_unknown: Float64[np.ndarray, "n residuals width"],
+    point: Int64[np.ndarray, "n"],
+    by_point: Float64[np.ndarray, "n residuals 3"],
+    points: int,
+) -> Float64[np.ndarray, "_ _"]:
+    """Schur complement of the points in the normal equations, dense over the other unknowns.
+
+    The residuals of an observation depend on the unknowns `columns`, by the derivatives `by_unknown`. The complement is
+    U - (A^T Q) (A^T Q)^T for the Jacobians A of the unknowns and an orthonormal basis Q of the points' columns.
+    U - W V^-1 W^T is not used: V is singular for points without parallax, and the rounding of its inverse would pass for
+    information.
+    """
+    from scipy.sparse import csr_array
+
+    size, width = int(columns.max()) + 1, columns.shape[1]
+    u = np.einsum("nki,nkj->nij", by_unknown, by_unknown)
+    down, right = np.repeat(columns, width, axis=1).ravel(), np.tile(columns, (1, width)).ravel()
+    whole = csr_array((u.ravel(), (down, right)), shape=(size, size))
+    w = np.einsum("nki,nkj->nij", by_unknown, _orthonormal(by_point, point, points))
+    rows = np.repeat(columns, 3, axis=1).ravel()
+    across = np.tile(3 * point[:, None] + np.arange(3), (1, width)).ravel()
+    wide = csr_array((w.ravel(), (rows, across)), shape=(size, 3 * points))
+    normal = (whole - wide @ wide.T).toarray()
+    return (normal + normal.T) / 2
+
+
+def _orthonormal(by_point: np.ndarray, point: np.ndarray, points: int) -> Float64[np.ndarray, "n residuals 3"]:
+    """Orthonormal basis of each point's three columns over all its observations, by Gram and Schmidt, twice.
+
+    A column that depends on those before it is zero.
+    """
+    q = by_point.copy()
+
+    def product(first: int, second: int) -> np.ndarray:
+        return np.bincount(point, (q[:, :, first] * q[:, :, second]).sum(axis=1), points)
+
+    for column in range(3):
+        before = product(column, column)
+        for other in (*range(column), *range(column)):
+            q[:, :, column] -= product(column, other)[point, None] * q[:, :, other]
+        after = product(column, column)
+        kept = after > 1e-24 * before
+        q[:, :, column] *= np.where(kept, 1 / np.sqrt(np.where(kept, after, 1.0)), 0.0)[point, None]
+    return q
