@@ -27,11 +27,13 @@ import argparse
 import io
 import json
 import math
+import multiprocessing
 import os
 import sys
 import tempfile
 import time
 from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -338,19 +340,55 @@ def asked(place: Place, device: veil.Device, form: str, condition: str, number: 
     return outcome(form, condition, number, answer, image.cam_from_world, time.process_time() - begun)
 
 
-def measured(given: argparse.Namespace, done: set[tuple[str, str, int]]) -> Iterator[Outcome]:
-    """Outcomes of all queries that are not done, numbers of queries spread over the images; each is one of all conditions."""
-    place = Place.made(given.seed, given.images, given.features)
+def queries(given: argparse.Namespace) -> list[int]:
+    """Numbers of the queries, spread over the images that are not the map's."""
     odd = np.arange(1, given.images, 2)
-    numbers = odd[np.unique(np.linspace(0, len(odd) - 1, min(given.queries, len(odd))).astype(int))]
-    changes = Changes.measured() if JPEG in given.conditions else None
-    with tempfile.TemporaryDirectory() as folder:
-        device = veil.Device(Path(folder) / "home")
-        for number in numbers.tolist():
-            for form in given.forms:
-                for condition in given.conditions:
-                    if (form, condition, number) not in done:
-                        yield asked(place, device, form, condition, number, changes)
+    return odd[np.unique(np.linspace(0, len(odd) - 1, min(given.queries, len(odd))).astype(int))].tolist()
+
+
+class Asker:
+    """Asks queries of one place by a device of its own; its secret lasts as long as the process."""
+
+    def __init__(self, given: argparse.Namespace) -> None:
+        """Make the place."""
+        self.place = Place.made(given.seed, given.images, given.features)
+        self.changes = Changes.measured() if JPEG in given.conditions else None
+        self.folder = tempfile.TemporaryDirectory()
+        self.device = veil.Device(Path(self.folder.name) / "home")
+
+    def __call__(self, question: tuple[str, str, int]) -> Outcome:
+        """The outcome of one query."""
+        return asked(self.place, self.device, *question, self.changes)
+
+
+_askers: list[Asker] = []
+
+
+def _begin(given: argparse.Namespace) -> None:
+    settle()
+    quiet_colmap()
+    _askers.append(Asker(given))
+
+
+def _ask(question: tuple[str, str, int]) -> Outcome:
+    return _askers[0](question)
+
+
+def measured(given: argparse.Namespace, done: set[tuple[str, str, int]]) -> Iterator[Outcome]:
+    """Outcomes of all queries that are not done, in any order; each query is one of all forms and conditions."""
+    questions = [
+        question
+        for number in queries(given)
+        for form in given.forms
+        for condition in given.conditions
+        if (question := (form, condition, number)) not in done
+    ]
+    pool = ProcessPoolExecutor(given.processes, multiprocessing.get_context("spawn"), initializer=_begin, initargs=(given,))
+    try:
+        for future in as_completed([pool.submit(_ask, question) for question in questions]):
+            yield future.result()
+    finally:
+        pool.shutdown(cancel_futures=True)
 
 
 def draw(outcomes: Sequence[Outcome], path: Path) -> None:
@@ -393,6 +431,7 @@ def main() -> None:
     parser.add_argument("--images", type=int, default=80, help="of the city, of which half are the map (default %(default)s)")
     parser.add_argument("--features", type=int, default=400, help="of an image, at most (default %(default)s)")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--processes", type=int, default=1, help="queries asked at a time (default %(default)s)")
     parser.add_argument("--quick", action="store_true", help="two queries, without words: about a minute")
     parser.add_argument("--record", type=Path, metavar="JSONL", help="append a line for each query, and go on where it ends")
     parser.add_argument("--seconds", type=float, default=math.inf, help="ask no further query after this time")
@@ -400,8 +439,6 @@ def main() -> None:
     given = parser.parse_args()
     if given.quick:
         given.queries, given.forms = 2, [form for form in given.forms if "words" not in form]
-    settle()
-    quiet_colmap()
     recorded = given.record.read_text().splitlines() if given.record and given.record.exists() else []
     outcomes = [Outcome(**json.loads(line)) for line in recorded]
     begun = time.monotonic()

@@ -14,8 +14,8 @@ from jaxtyping import Float64, Int64
 
 from veil.geometry.camera import GUESS, Camera, FocalPrior, zoomed
 from veil.geometry.free_calibration import FreeCamera
-from veil.geometry.rigid import pose_difference
-from veil.geometry.robust.pose_and_focal import LOSS_SIGMAS, PARAMETERS, FocalLaw, fit_jointly
+from veil.geometry.rigid import Rigid, pose_difference
+from veil.geometry.robust.pose_and_focal import LOSS_SIGMAS, MOST_HELD, PARAMETERS, FocalLaw, fit_jointly
 from veil.geometry.robust.resection_lines import mirrored
 from veil.places.poses.matches import Estimate, Matched
 
@@ -25,6 +25,9 @@ NOISE_FLOOR_PX = 0.5
 ROUNDS, LEAST_FITTED = 5, PARAMETERS + 1
 # Minimal samples of the inliers that are drawn for other optima, and how many of their poses are fitted.
 SAMPLES, SAMPLED = 16, 2
+# Other focal lengths that optima are sought with, in deviations from that of the pose (of no more than poses are searched with)
+# and the deviation with which they are held.
+ZOOMS, HELD = (-1.5, 1.5), 1e-3
 # Numbers of deviations beyond which a focal length is contradicted, and from which on it is looked at.
 FOCAL_SIGMAS, SUSPECT_SIGMAS = 4.0, 2.0
 CONTRADICTED = (
@@ -42,16 +45,20 @@ SAME_SQUARED = 9.0
 def settled(matched: Matched, start: Estimate, *, others: Iterable[Estimate] = ()) -> Estimate:
     """The most likely estimate that fits of pose and focal length lead to, from a start and from others that its pairs give.
 
-    These are the mirror image about the points' plane, poses of minimal samples of the inliers, and the `others` that a search
-    gave. What optima within the noise differ by enters the covariance.
+    These are the mirror image about the points' plane, fits with other focal lengths, poses of minimal samples of the inliers,
+    and the `others` that a search gave. What optima within the noise differ by enters the covariance. An optimum that leaves
+    something open is none where the start leads to one that does not.
     """
     first = fitted(matched, start)
     if first.fit is None:
         return first
     rows = agreeing(matched, first)
-    optima = [first, *(fitted_to(matched, other, rows) for other in _other_starts(matched, first, rows))]
+    optima = [first, *(fitted(matched, other) for other in _other_starts(matched, first, rows))]
     optima += [fitted(matched, other) for other in others]
     costs = _costs(matched, optima)
+    if first.is_bound:
+        # A camera far away sees all points where lines of one way meet, which is as likely: no right pose is lost to it.
+        costs = np.where([one.is_bound for one in optima], costs, np.inf)
     row = int(np.argmin(costs))
     if costs[0] <= costs[row] + SAME_COST:
         row = 0
@@ -120,13 +127,26 @@ def solved_camera(matched: Matched, estimate: Estimate) -> Camera:
     return replace(estimate.camera, focal=FocalPrior(origin="refined", deviation=deviation))
 
 
+def _held(matched: Matched, pose: Rigid, camera: Camera, rows: Int64[np.ndarray, "inliers"]) -> Estimate:
+    """The pose of the fit to the pairs `rows` with the focal length of a camera, from another pose."""
+    law, least = FocalLaw(mean=0.0, deviation=HELD), NOISE_FLOOR_PX / camera.focal_px
+    fit = fit_jointly(matched.normalized(camera).take(rows), pose, law, least_noise=least)
+    return Estimate(pose=fit.pose, camera=camera)
+
+
 def _other_starts(matched: Matched, estimate: Estimate, rows: Int64[np.ndarray, "inliers"]) -> Iterator[Estimate]:
-    """Where other optima may be found: the mirror image of a pose, and the best poses of minimal samples of its inliers."""
+    """Where other optima may be found.
+
+    They are a pose's mirror image, its fits with other focal lengths, and the best poses of minimal samples of its inliers.
+    """
     camera = estimate.camera
     sights = matched.normalized(camera).take(rows)
     other = mirrored(estimate.pose, sights.points)
     if other is not None:
         yield Estimate(pose=other, camera=camera)
+    for deviations in ZOOMS:
+        other_camera = zoomed(camera, math.exp(deviations * min(matched.camera.focal.deviation, MOST_HELD)))
+        yield _held(matched, estimate.pose, other_camera, rows)
     random = np.random.default_rng(matched.seed)
     poses = [
         pose
