@@ -21,7 +21,7 @@ from veil.cli.privacy import audit as audit_command
 from veil.cli.server import plan, serve, serve_upkeep, tiles
 from veil.distances.measure import Rate
 from veil.ldp.planning import plan_release
-from veil.places.maps.plans import MapPlan
+from veil.places.maps.clusters.plans import MapPlan
 from veil.report.tables import Table
 from veil.tiles.plans import ExitPlan
 from veil.trials.form_answers import in_words

@@ -12,7 +12,7 @@ from veil.files.codebooks import bundled_codebook
 from veil.forms import Points, Subspaces, canonical, lifted_guarantee
 from veil.matching import match
 from veil.matching.similar_images import LISTED, Background, SubspaceIndex, votes_for
-from veil.places.maps.plans import MapPlan, MapSize, UnitCosts, planned_map
+from veil.places.maps.clusters.plans import MapPlan, MapSize, UnitCosts, planned_map
 from veil.places.pairs.candidates import BY_TRACKS, RETRIEVED
 from veil.places.pairs.choice import pair_choice
 from veil.threads import cores

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from veil.cli import main
-from veil.places.maps.plans import UnitCosts
+from veil.places.maps.clusters.plans import UnitCosts
 from worlds.schemas import validate
 
 COSTS = UnitCosts(features=500, match_s=0.01, list_s=0.1, vote_s=1e-7, map_s=0.5)

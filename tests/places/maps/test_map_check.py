@@ -271,5 +271,5 @@ def test_doubts_name_their_number_and_the_record_comes_back() -> None:
     ):
         doubts = replace(good, **change).doubts
         assert len(doubts) == 1 and word in doubts[0]
-    for change in ({"explained_matches": 1.0, "uncertainty": 0.019}, {"explained_matches": 0.85, "uncertainty": 0.009}):
-        assert replace(good, **change).doubts == []
+    for share, uncertainty in ((1.0, 0.019), (0.85, 0.009)):
+        assert replace(good, explained_matches=share, uncertainty=uncertainty).doubts == []

@@ -215,8 +215,7 @@ def test_no_pose_is_lost_to_a_camera_far_away(monkeypatch: pytest.MonkeyPatch) -
     matched = lines_matched(lens, hidden, ROWS, WORLD.visible["02"])
     far = Rigid(rotation=TRUTH.rotation, translation=TRUTH.translation + np.array([0.0, 0.0, 1e9]))
     first = fitted(matched, Estimate(pose=TRUTH, camera=lens))
-    assert first.is_bound
-    assert first.fit is not None
+    assert first.fit is not None and first.fit.is_bound
     lost = Estimate(pose=far, camera=lens, fit=replace(first.fit, covariance=np.full((7, 7), np.inf)))
     costs = joint._costs
 

@@ -8,7 +8,7 @@ from typing import Literal, TypedDict, cast
 
 from veil.cli.common import at_least, say_table, write_json
 from veil.cli.records import Record, add_record_command, json_file, option
-from veil.places.maps.plans import MapPlan, MapPlanJson
+from veil.places.maps.clusters.plans import MapPlan, MapPlanJson
 from veil.places.pairs.candidates import BY_TRACKS, RETRIEVED
 from veil.report.tables import Name, Number, Table, Words
 

@@ -63,6 +63,11 @@ class JointFit:
     noise: float
 
     @property
+    def is_bound(self) -> bool:
+        """Whether the sights leave no parameter free."""
+        return bool(np.isfinite(self.covariance).all())
+
+    @property
     def pose_covariance(self) -> Float64[np.ndarray, "6 6"]:
         """Covariance of the pose alone, whatever the focal length."""
         return self.covariance[:6, :6]

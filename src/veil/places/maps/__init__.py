@@ -3,8 +3,8 @@
 `loop` is the order of the steps of every map. Of maps of positions, `points` makes new ones, `known_poses` those of images
 whose poses are known, `growth` adds images and `removal` takes images out; `images` and `options` are what they take. `guided`
 matches pairs again and `verification` weighs them, `agreement` compares maps with them, `focal` tests focal lengths, and
-`check` makes the numbers for and against a map. `colmap/` runs COLMAP, `scenes` holds what comes back. `contributions` weighs
-whose image it is, `plans` what many images take.
+`check` makes the numbers for and against a map, of which `uncertainty` is what noise alone does. `colmap/` runs COLMAP,
+`scenes` holds what comes back. `contributions` weighs whose image it is.
 """
 
 from veil.places.maps.colmap import StageLimits

@@ -56,9 +56,9 @@ def settled(matched: Matched, start: Estimate, *, others: Iterable[Estimate] = (
     optima = [first, *(fitted(matched, other) for other in _other_starts(matched, first, rows))]
     optima += [fitted(matched, other) for other in others]
     costs = _costs(matched, optima)
-    if first.is_bound:
+    if first.fit.is_bound:
         # A camera far away sees all points where lines of one way meet, which is as likely: no right pose is lost to it.
-        costs = np.where([one.is_bound for one in optima], costs, np.inf)
+        costs = np.where([one.fit is not None and one.fit.is_bound for one in optima], costs, np.inf)
     row = int(np.argmin(costs))
     if costs[0] <= costs[row] + SAME_COST:
         row = 0
@@ -188,7 +188,7 @@ def _spread(best: Estimate, others: Sequence[tuple[Estimate, float]]) -> Estimat
         if other.fit is None:
             continue
         step = np.append(pose_difference(best.pose, other.pose), math.log(other.camera.focal_px / best.camera.focal_px))
-        if not np.isfinite(best.fit.covariance).all():
+        if not best.fit.is_bound:
             continue
         if step @ np.linalg.solve(best.fit.covariance, step) <= SAME_SQUARED + 2 * doubt:
             continue

@@ -55,11 +55,6 @@ class Estimate:
     fit: JointFit | None = None
     alone: JointFit | None = None
 
-    @property
-    def is_bound(self) -> bool:
-        """Whether the fit leaves nothing open of the pose and the focal length."""
-        return self.fit is not None and bool(np.isfinite(self.fit.covariance).all())
-
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class MatchedPairs(ABC):

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from veil.errors import RangeError
-from veil.places.maps.plans import MapSize, UnitCosts, planned_map
+from veil.places.maps.clusters.plans import MapSize, UnitCosts, planned_map
 from veil.places.unit_costs import IMAGES, measured_costs, usual_size
 
 COSTS = UnitCosts(features=500, match_s=0.01, list_s=0.1, vote_s=1e-7, map_s=0.5)
