@@ -14,7 +14,7 @@ from face_worlds.crowd import SPACE, crowd
 from veil import distances
 from veil.attacks.intersection.repeat import intersect
 from veil.errors import InputError, RangeError
-from veil.forms import Subspaces
+from veil.forms import Subspaces, canonical
 from veil.randomness import Secret, Secure, gaussian
 from veil_faces import third_party
 from veil_faces.template import COMPARISONS, FaceClient, TemplateScheme, decoys_digest, rotation, scores
@@ -29,6 +29,7 @@ from veil_faces.third_party import (
     sent_probe,
     sent_template,
 )
+from worlds import generator
 
 DECOYS = crowd("decoys", 120, 1)
 VICTIMS = crowd("victims", 25, 2)
@@ -77,7 +78,9 @@ def test_the_motion_is_that_of_the_definition() -> None:
     who = client()
     point = who.probe(VICTIMS.vectors[1], purpose="door")[0][0].astype(np.float64)
     number, shared = bytes([7] * 16) + bytes([248] * 16), who.shared_key("door").key
-    draws = [Secure(hashlib.blake2b(number + use, key=shared, digest_size=32).digest()) for use in (b"rotation", b"translation")]
+    draws = [
+        Secure(hashlib.blake2b(number + use, key=shared, digest_size=32).digest()) for use in (b"rotation", b"translation")
+    ]
     shift = 2.0**20 * gaussian(draws[1].bits64([b"translation"], 64))[0]
     np.testing.assert_allclose(from_client(who, 0, 1, 7).origin, rotation(draws[0], 64) @ point + shift, rtol=0, atol=1e-8)
     words = b"".join(len(word).to_bytes(4, "big") + word for word in (b"veil faces", b"third party", b"door"))
@@ -96,6 +99,26 @@ def test_a_message_tells_the_plane_alone() -> None:
     for frame in frames:  # one plane, whose directions are drawn anew for each side and request
         np.testing.assert_allclose(frame @ frame.T, np.eye(4), atol=1e-9)
     assert np.abs(frames[0] - frames[1]).max() > 0.1 and np.abs(frames[0] - np.eye(4)).max() > 0.1
+
+
+def test_pairs_of_one_distance_cannot_be_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Oracle: docs/theory/faces.md, Eq. 9. A pair that A and delta move, under Q and t, gives the messages of the pair itself
+    under Q A and Q delta + t, up to float32 of the planted pair."""
+    who, random = client(), generator("rigid motions")
+    (a, q), delta = (np.linalg.qr(random.normal(size=(64, 64)))[0] for _ in range(2)), random.normal(size=64) / 8
+    shift, template = 1e3 * random.normal(size=64), enrolled(who, 0)
+    point = who.probe(VICTIMS.vectors[1], purpose="door")[0]
+    moved = canonical(template.origin @ a.T + delta, template.basis @ a.T)
+    draws = ((q @ a, q @ delta + shift, (template.origin, template.basis), point), (q, shift, moved, point @ a.T + delta))
+    views = []
+    for turn, by, plane, probe in draws:
+        monkeypatch.setattr(third_party, "rotation", lambda _, dim, turn=turn: turn if dim == 64 else np.eye(dim))
+        monkeypatch.setattr(third_party, "gaussian", lambda _, by=by: by[None] / third_party.SPREAD)
+        for form, side in ((plane, b"template"), ((probe, None), b"probe")):
+            views.append(third_party._moved(form, key=Secure(b"k" * 32), request=request(1), side=side))
+    for one, other in zip(views[:2], views[2:], strict=True):
+        np.testing.assert_allclose(one[0], other[0], rtol=0, atol=1e-3)
+        np.testing.assert_allclose(one[1], other[1], rtol=0, atol=1e-6)
 
 
 def linked(sent: dict[tuple[int, int], SentTemplate], people: list[int]) -> int:
@@ -124,7 +147,9 @@ def test_kept_probes_close_in_only_where_they_are_not_moved() -> None:
     turned = client().probe(VICTIMS.vectors[1], purpose="door")[0].astype(np.float64)
     gaps = []
     for kept in (plain, moved):
-        forms = [replace(template, origin=np.float32(origin), basis=np.float32(basis)) for origin, basis in kept if basis is not None]
+        forms = [
+            replace(template, origin=np.float32(origin), basis=np.float32(basis)) for origin, basis in kept if basis is not None
+        ]
         point = intersect(forms).points.astype(np.float32)
         gaps.append(max(float(distances.pairwise((point, None), (form.origin, form.basis))[0, 0]) for form in forms))
         if kept is plain:
@@ -133,7 +158,7 @@ def test_kept_probes_close_in_only_where_they_are_not_moved() -> None:
 
 
 def test_an_old_message_is_of_no_use(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A probe or an answer that is sent again is refused by its number; renumbered, the probe is far. Broken twin: one motion."""
+    """A probe or an answer that is sent again is refused, and far if it is renumbered. Broken twin: one motion for all."""
     who = client()
     old, current = from_client(who, 0, 1, 1), from_holder(who, 0, 2)
     with pytest.raises(InputError, match="two requests"):
@@ -151,7 +176,12 @@ def test_an_old_message_is_of_no_use(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_either_nonce_gives_another_motion() -> None:
     """Neither side can repeat a motion while the other draws its nonce anew, and nonces do not repeat."""
     who, one = client(), request(1)
-    requests = [one, replace(one, holder=nonce()), replace(one, client=nonce()), ComparisonRequest(holder=one.client, client=one.holder)]
+    requests = [
+        one,
+        replace(one, holder=nonce()),
+        replace(one, client=nonce()),
+        ComparisonRequest(holder=one.client, client=one.holder),
+    ]
     sent = [sent_probe(who, VICTIMS.vectors[1], request=each, purpose="door").origin for each in requests]
     apart = [np.linalg.norm(a - b) for k, a in enumerate(sent) for b in sent[:k]]
     assert min(apart) > 1e6 and nonce() != nonce()

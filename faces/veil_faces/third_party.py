@@ -41,7 +41,9 @@ class ComparisonRequest:
     def __post_init__(self) -> None:
         for name, drawn in (("holder", self.holder), ("client", self.client)):
             if len(drawn) != NONCE_BYTES:
-                raise InputError(f"the nonce of the {name} has {len(drawn)} bytes, {NONCE_BYTES} are needed; draw it by nonce()")
+                raise InputError(
+                    f"the nonce of the {name} has {len(drawn)} bytes, {NONCE_BYTES} are needed; draw it by nonce()"
+                )
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -89,7 +91,7 @@ class SentTemplate:
 
 @dataclass(frozen=True, kw_only=True)
 class ComparisonAnswer:
-    """The third party's answer to the holder: yes or no, and to which request. It has no distance, which would help to guess."""
+    """The third party's answer to the holder: yes or no to a request. It has no distance, which would help to guess."""
 
     request: ComparisonRequest
     accepted: bool
