@@ -147,9 +147,8 @@ def test_kept_probes_close_in_only_where_they_are_not_moved() -> None:
     turned = client().probe(VICTIMS.vectors[1], purpose="door")[0].astype(np.float64)
     gaps = []
     for kept in (plain, moved):
-        forms = [
-            replace(template, origin=np.float32(origin), basis=np.float32(basis)) for origin, basis in kept if basis is not None
-        ]
+        single = [(origin.astype(np.float32), basis.astype(np.float32)) for origin, basis in kept if basis is not None]
+        forms = [replace(template, origin=origin, basis=basis) for origin, basis in single]
         point = intersect(forms).points.astype(np.float32)
         gaps.append(max(float(distances.pairwise((point, None), (form.origin, form.basis))[0, 0]) for form in forms))
         if kept is plain:
