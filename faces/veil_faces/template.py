@@ -159,6 +159,13 @@ class FaceClient:
         origin, basis = canonical(turned, template.basis.astype(np.float64))
         return origin.astype(np.float32), basis.astype(np.float32)
 
+    def shared_key(self, purpose: str) -> Secure:
+        """The key that this client gives to the holder of its templates of a purpose, for verification by a third party.
+
+        It serves `veil_faces.third_party` alone: the holder learns neither the secret nor the rotation from it.
+        """
+        return _key(self.secret, "third party", purpose)
+
     def _lifted(
         self, vector: Float32[np.ndarray, "dim"], purpose: str, *, side: int, randomness: Secure, label: str | None
     ) -> Subspaces:

@@ -1,1 +1,1 @@
-"""Files of faces: descriptors, pairs, the store of templates."""
+"""Files of faces: descriptors, pairs, the store of templates; and messages of a third party as bytes."""
