@@ -57,6 +57,16 @@ def descended(
     return state
 
 
+def damped_step(
+    normal: Float64[np.ndarray, "size size"], gradient: Float64[np.ndarray, "size"], damping: float
+) -> Float64[np.ndarray, "size"]:
+    """Levenberg and Marquardt's step; zero where the damped equations have no single solution, so that more damping follows."""
+    try:
+        return np.linalg.solve(normal + damping * np.diag(np.diag(normal) + 1e-12), -gradient)
+    except np.linalg.LinAlgError:
+        return np.zeros_like(gradient)
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
 class FreeCamera:
     """A pose (cam_from_world), and offsets of the calibration from the declared one.
@@ -120,10 +130,8 @@ class Sights:
             offsets = camera.offsets
             held = ((offsets >= reach) & (gradient[POSE:] < 0)) | ((offsets <= least) & (gradient[POSE:] > 0))
             moving = np.concatenate([np.arange(POSE), POSE + np.flatnonzero(~held)])
-            reduced = normal[np.ix_(moving, moving)]
             step = np.zeros(len(gradient))
-            damped = reduced + damping * np.diag(np.diag(reduced) + 1e-12)
-            step[moving] = -np.linalg.solve(damped, gradient[moving])
+            step[moving] = damped_step(normal[np.ix_(moving, moving)], gradient[moving], damping)
             return _moved(camera, step, middle, least, reach)
 
         limits = Descent(damping=DAMPING, iterations=ITERATIONS, tolerance=TOL)

@@ -10,7 +10,7 @@ from scipy.spatial.transform import Rotation
 from scipy.stats import chi2
 
 from veil.geometry.camera import as_colmap
-from veil.geometry.free_calibration import Sights
+from veil.geometry.free_calibration import Sights, damped_step
 from veil.geometry.rigid import Rigid, center_covariance, pose_difference
 from veil.geometry.robust.pose_and_focal import FocalLaw, JointFit, fit_jointly
 from worlds import camera, generator, project
@@ -185,3 +185,22 @@ def test_a_planted_focal_length_comes_back_where_the_sights_tell_it(as_lines: bo
     facing = np.hstack([generator("facade").uniform(-2, 2, (80, 2)), np.full((80, 1), 6.0)])
     flat, _ = sights_of((facing - POSE.translation) @ POSE.rotation, planted, 1 / FOCAL, random, as_lines=as_lines)
     assert fit_jointly(flat, POSE, law, least_noise=0.5 / FOCAL).focal_deviation == pytest.approx(0.05, rel=0.02)
+
+
+@pytest.mark.parametrize("as_lines", [False, True], ids=["points", "lines"])
+@pytest.mark.parametrize("away", [1e6, 1e12, 1e18, 1e150])
+def test_a_start_far_away_ends_without_an_error(away: float, as_lines: bool) -> None:
+    """Points that are seen as one leave equations without a solution: the fit ends somewhere, and says that it is not bound."""
+    random = generator("far away")
+    points = scene_points(random, 40)
+    sights, _ = sights_of(points, 0.0, 1e-3, random, as_lines=as_lines)
+    far = Rigid(rotation=POSE.rotation, translation=POSE.translation + np.array([0.0, 0.0, away]))
+    fit = fit_jointly(sights, far, FocalLaw(mean=0.0, deviation=0.05), least_noise=1e-3)
+    near = np.linalg.norm(fit.pose.translation - POSE.translation) < 1
+    assert near or not fit.is_bound or fit.noise > 0.1
+
+
+def test_a_step_without_a_solution_is_none() -> None:
+    """By hand: no equations, and one of one unknown; damping then grows until a step is possible."""
+    assert np.array_equal(damped_step(np.zeros((2, 2)), np.ones(2), 0.0), np.zeros(2))
+    assert damped_step(np.diag([2.0, 4.0]), np.array([1.0, 1.0]), 0.0) == pytest.approx([-0.5, -0.25])

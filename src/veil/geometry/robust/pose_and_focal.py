@@ -14,7 +14,7 @@ from jaxtyping import Float64
 from veil.compiled import compiled
 from veil.geometry.bundle.schur import moved_cameras
 from veil.geometry.camera import FocalPrior
-from veil.geometry.free_calibration import Descent, Sights, descended
+from veil.geometry.free_calibration import Descent, Sights, damped_step, descended
 from veil.geometry.rigid import Rigid
 
 # A search with the declared focal length finds what the fit puts right, up to this deviation; with a larger one the focal
@@ -200,7 +200,7 @@ class _Problem:
 
         def stepped(state: _Zoomed, damping: float) -> _Zoomed:
             normal, gradient = self.equations(state, noise)
-            return self.moved(state, np.linalg.solve(normal + damping * np.diag(np.diag(normal) + 1e-12), -gradient))
+            return self.moved(state, damped_step(normal, gradient, damping))
 
         limits = Descent(damping=DAMPING, iterations=ITERATIONS, tolerance=TOL)
         return descended(state, lambda state: self.cost(state, noise), stepped, limits)
