@@ -190,7 +190,7 @@ def _spread(best: Estimate, others: Sequence[tuple[Estimate, float]]) -> Estimat
         step = np.append(pose_difference(best.pose, other.pose), math.log(other.camera.focal_px / best.camera.focal_px))
         if not best.fit.is_bound:
             continue
-        if step @ np.linalg.solve(best.fit.covariance, step) <= SAME_SQUARED + 2 * doubt:
+        if step @ np.linalg.lstsq(best.fit.covariance, step)[0] <= SAME_SQUARED + 2 * doubt:
             continue
         weight = math.exp(-doubt)
         total += weight
