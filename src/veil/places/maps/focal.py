@@ -109,26 +109,30 @@ def focal_test(adjusted: Scene, images: Mapping[str, MapImage], fixed: Iterable[
     """Test of the focal lengths of images against a map of them that was adjusted with free focal lengths.
 
     `images` are those that the map was made from, by name, with their own cameras. Guesses are not tested, nor are the images
-    `fixed`. Images with equal intrinsics have one camera.
+    `fixed`. Images with equal intrinsics have one camera. Where more images contradict theirs than confirm it, the cameras of
+    those that tell neither are freed, too.
     """
     tested = {name: images[name].camera for name in adjusted.images if images[name].camera.focal_is_known}
     for name in fixed:
         tested.pop(name, None)
-    freed, doubted, refined = {}, {}, set()
+    freed, doubted, refined, untold = {}, {}, set(), {}
     for camera, formal in focal_deviations(adjusted).items() if tested else ():
         names = [name for name in adjusted.images if name in tested and adjusted.images[name].camera == camera]
         for claimed in dict.fromkeys(tested[name] for name in names):
             own = [name for name in names if tested[name] == claimed]
+            ratio, deviation = focal_of(camera) / focal_of(claimed), math.hypot(FORMAL * formal, FLOOR)
+            guess = untold[claimed] = replace(claimed, params=scaled(claimed, ratio), focal=GUESS)
             if sum(len(adjusted.images[name].keypoints) for name in own) < LEAST_OBSERVATIONS:
                 continue
-            ratio, deviation = focal_of(camera) / focal_of(claimed), math.hypot(FORMAL * formal, FLOOR)
-            guess = replace(claimed, params=scaled(claimed, ratio), focal=GUESS)
             if abs(math.log(ratio)) > CONTRADICTION * math.hypot(deviation, claimed.focal.deviation):
                 freed[claimed] = guess
             elif deviation < claimed.focal.deviation:
                 refined.add(claimed)
             elif abs(math.log(ratio)) > CONTRADICTION * math.hypot(FLOOR, claimed.focal.deviation):
                 doubted[claimed] = guess
+    if sum(claimed in freed for claimed in tested.values()) > sum(claimed in refined for claimed in tested.values()):
+        # What most images claim is wrong where it can be tested: it is not believed where it cannot be.
+        freed = {claimed: guess for claimed, guess in untold.items() if claimed not in refined}
     return FocalTest(freed=freed, doubted=doubted, refined=frozenset(refined))
 
 
