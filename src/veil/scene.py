@@ -27,7 +27,7 @@ from veil.space import Space
 EXPLAINED = 0.5
 # A map is refused below this share of explained matches, above this share of contradicting pairs, or above this uncertainty (as
 # a share of the extent), which is that of a map that explains all its matches: less may be uncertain where some are wrong.
-MIN_MATCHES, MAX_CONTRADICTING, MAX_UNCERTAINTY = 0.7, 0.35, 0.02
+MIN_MATCHES, MAX_CONTRADICTING, MAX_UNCERTAINTY = 0.7, 0.35, 0.013
 # A map is refused if the median angle between the rotations of its pairs and its own is larger: its cameras look elsewhere.
 MAX_ROTATION_DEG = 10.0
 # Fewer common points than this between two parts fix no scale between them that chance could not have given.
@@ -36,7 +36,7 @@ MIN_NECK = 20
 GRAVITY_DEG, MIN_GRAVITY = 15.0, 0.5
 # Lines beyond the number of unknowns that a map must have; a wrong map is bent to fit few more lines than it has unknowns.
 MIN_CHECKS = 30
-MIN_CLOSE = 0.5
+MIN_CLOSE, MAX_LINE_UNCERTAINTY = 0.5, 0.02
 
 
 class ContradictedFocalJson(TypedDict):
@@ -304,7 +304,7 @@ class LineMapCheck:
             reasons.append(f"only {self.checks} lines check it, fewer than {MIN_CHECKS}")
         if self.close < MIN_CLOSE:
             reasons.append(f"only {self.close:.0%} of its lines agree closely, as in a map that is bent")
-        if self.uncertainty is not None and not self.uncertainty <= MAX_UNCERTAINTY:
+        if self.uncertainty is not None and not self.uncertainty <= MAX_LINE_UNCERTAINTY:
             reasons.append(f"noise alone moves its cameras by {self.uncertainty:.1%} of their extent")
         if self.gravity_agreeing is not None and self.gravity_agreeing < MIN_GRAVITY:
             reasons.append(f"{1 - self.gravity_agreeing:.0%} of the readings of gravity contradict it")

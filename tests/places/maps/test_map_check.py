@@ -263,13 +263,13 @@ def test_doubts_name_their_number_and_the_record_comes_back() -> None:
         ({"explained_matches": 0.69, "uncertainty": None}, "69%"),
         ({"rotation_deg": 10.1}, "10 degrees"),
         ({"neck": 19}, "19 common"),
-        ({"explained_matches": 1.0, "uncertainty": 0.021}, "2.1%"),
-        ({"explained_matches": 0.85, "uncertainty": 0.011}, "1.1%"),
+        ({"explained_matches": 1.0, "uncertainty": 0.014}, "1.4%"),
+        ({"explained_matches": 0.85, "uncertainty": 0.007}, "0.7%"),
         ({"uncertainty": float("inf")}, "anywhere"),
         ({"gravity_agreeing": 0.4}, "60%"),
         ({"pairs": 0, "explained_pairs": 0}, "no pair"),
     ):
         doubts = replace(good, **change).doubts
         assert len(doubts) == 1 and word in doubts[0]
-    for share, uncertainty in ((1.0, 0.019), (0.85, 0.009)):
+    for share, uncertainty in ((1.0, 0.0125), (0.85, 0.006)):
         assert replace(good, explained_matches=share, uncertainty=uncertainty).doubts == []

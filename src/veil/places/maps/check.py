@@ -22,7 +22,7 @@ from veil.scene import EXPLAINED, GRAVITY_DEG, MapCheck, Scene
 MAX_CUT_IMAGES = 300
 # Least share of an image's matches that its map explains, and the most that noise alone may move its camera, as a share of
 # the extent of the centers.
-MIN_IMAGE_MATCHES, MAX_IMAGE_UNCERTAINTY = 0.75, 0.06
+MIN_IMAGE_MATCHES, MAX_IMAGE_UNCERTAINTY = 0.75, 0.05
 # Why an image is in no map, where nothing more is known.
 TOO_FEW = "too few matches that chance does not explain"
 
