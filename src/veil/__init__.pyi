@@ -112,7 +112,7 @@ from veil.scene import ContradictedFocal as ContradictedFocal
 from veil.scene import LineMapCheck as LineMapCheck
 from veil.places.maps.check import ReadingsCheck as ReadingsCheck
 from veil.matching.neighbors import Matches as Matches
-from veil.places.maps.plans import MapPlan as MapPlan
+from veil.places.maps.clusters.plans import MapPlan as MapPlan
 from veil.places.removal import RemovalReceipt as RemovalReceipt
 from veil.places.maps.removal import Removal as Removal
 from veil.device.viewing import ViewedMap as ViewedMap
