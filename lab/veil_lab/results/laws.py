@@ -40,8 +40,8 @@ def law_told(settings: Mapping[str, str], asked: str) -> str | None:
 def with_law(table: ResultTable, settings: Mapping[str, str]) -> ResultTable:
     """The table with columns of what its epsilons mean, where K and m are in its columns or in `settings`.
 
-    A table without epsilons of words stays as it is, and so does a column that is printed already. But epsilons of the image are
-    computed anew, as commands rounded them to the nearest number once.
+    A table without epsilons of words stays as it is, and so does a column that is printed already. But epsilons of the image
+    are computed anew, as commands rounded them to the nearest number once.
     """
     if not {"epsilon", "epsilon a feature"} & set(table.columns):
         return table
