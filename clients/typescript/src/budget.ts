@@ -44,9 +44,9 @@ export function requireRoom(budget: Budget, charges: readonly Charge[], more: Ch
   if (then <= budget.epsilon) return;
   const { epsilon, dictionarySize, m } = more.mechanism;
   throw new ReleaseRefused(
-    `${name}: the budget of ${LIMITED[budget.unit]} is epsilon ${outward(budget.epsilon, 6)} at delta ${general(budget.delta)}. ` +
-      `Spent so far: ${outward(spent(budget, charges))}. With ${more.features} features at epsilon ${outward(epsilon, 6)} ` +
-      `(K=${dictionarySize}, m=${m}) it would be ${outward(then)}; nothing was released. Send fewer features, or take a ` +
-      "smaller epsilon",
+    `${name}: the budget of ${LIMITED[budget.unit]} is epsilon ${outward(budget.epsilon, 6)} at delta ` +
+      `${general(budget.delta)}. Spent so far: ${outward(spent(budget, charges))}. With ${more.features} features at epsilon ` +
+      `${outward(epsilon, 6)} (K=${dictionarySize}, m=${m}) it would be ${outward(then)}; nothing was released. Send fewer ` +
+      "features, or take a smaller epsilon",
   );
 }

@@ -30,8 +30,8 @@ export function requireRoom(budget, charges, more, name) {
     if (then <= budget.epsilon)
         return;
     const { epsilon, dictionarySize, m } = more.mechanism;
-    throw new ReleaseRefused(`${name}: the budget of ${LIMITED[budget.unit]} is epsilon ${outward(budget.epsilon, 6)} at delta ${general(budget.delta)}. ` +
-        `Spent so far: ${outward(spent(budget, charges))}. With ${more.features} features at epsilon ${outward(epsilon, 6)} ` +
-        `(K=${dictionarySize}, m=${m}) it would be ${outward(then)}; nothing was released. Send fewer features, or take a ` +
-        "smaller epsilon");
+    throw new ReleaseRefused(`${name}: the budget of ${LIMITED[budget.unit]} is epsilon ${outward(budget.epsilon, 6)} at delta ` +
+        `${general(budget.delta)}. Spent so far: ${outward(spent(budget, charges))}. With ${more.features} features at epsilon ` +
+        `${outward(epsilon, 6)} (K=${dictionarySize}, m=${m}) it would be ${outward(then)}; nothing was released. Send fewer ` +
+        "features, or take a smaller epsilon");
 }
