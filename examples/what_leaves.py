@@ -6,6 +6,7 @@ One photograph, and what a message holds of it in each form: how many bytes, wha
 place of a position.
 """
 
+import math
 import tempfile
 
 import matplotlib.pyplot as plt
@@ -43,7 +44,7 @@ choice = veil.Protection(descriptors=veil.HideInWords(epsilon=5, features_sent=1
 released = device.release(features, choice, allow_second=True)
 print("the first feature's words are", released.upload.form.ids[0])
 print(released.upload.form.mechanism)
-print(f"epsilon of all of them together: {released.image_epsilon:.0f}, at delta 1e-6")
+print(f"epsilon of all of them together: {math.ceil(released.image_epsilon)}, at delta 1e-6")
 
 # %%
 # Lines

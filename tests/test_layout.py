@@ -26,6 +26,8 @@ PACKAGES = {
 }
 # Lines of a file, lines of code below which a module with one importer goes into it, and files of a folder.
 MOST_LINES, FEWEST_LINES, MOST_FILES = 500, 70, 15
+# Names of a privacy loss, and of a probability by the mechanism's law that an attack names the right word.
+LOSS = re.compile(r"(\w+_)?epsilons?(_\w+)?|truth|posterior")
 
 
 def first_lines(path: Path) -> Iterator[tuple[int, str]]:
@@ -69,8 +71,29 @@ def imports_of_the_package(path: Path) -> Iterator[tuple[int, str]]:
                     yield node.lineno, f"from veil import {each.name}"
 
 
+def losses_rounded_to_nearest(path: Path) -> Iterator[tuple[int, str]]:
+    """Privacy losses and probabilities of success that are not rounded up by `veil.ldp.budget.outward`.
+
+    A setting may be told by `epsilon:g`: it was given, and nothing is composed.
+    """
+    for node in nodes_of(path):
+        if isinstance(node, ast.FormattedValue) and node.format_spec is not None:
+            shown, spec = (
+                [node.value],
+                "".join(str(part.value) for part in ast.walk(node.format_spec) if isinstance(part, ast.Constant)),
+            )
+        elif isinstance(node, ast.Call) and getattr(node.func, "id", "") in {"fixed", "percent", "round"}:
+            shown, spec = node.args, getattr(node.func, "id", "")
+        else:
+            continue
+        names = {getattr(part, "id", getattr(part, "attr", "")) for each in shown for part in ast.walk(each)}
+        losses = {name for name in names if LOSS.fullmatch(name)}
+        if losses and re.search(r"[.eg%]|fixed|round", spec) and not (losses == {"epsilon"} and spec == "g"):
+            yield node.lineno, f"{' and '.join(sorted(losses))} by {spec}"
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("rule", [first_lines, opened_files, imports_of_the_package])
+@pytest.mark.parametrize("rule", [first_lines, opened_files, imports_of_the_package, losses_rounded_to_nearest])
 def test_every_file_keeps_a_rule(rule: Callable[[Path], Iterator[tuple[int, str]]]) -> None:
     """Arrays in, records out; nothing imports upward; a file is a subject. All offenders are told, with file and line."""
     told = []
@@ -91,7 +114,17 @@ def test_an_offender_is_told_with_file_and_line(tmp_path: Path, monkeypatch: pyt
     assert [line for line, _ in first_lines(path)] == [1, MOST_LINES + 4, 1]
     assert list(opened_files(path)) == [(3, "open"), (4, "read_text")]
     assert list(imports_of_the_package(path)) == [(1, "from veil import nothing"), (2, "import veil")]
-    assert faults([path], tmp_path, imports_of_the_package) == "utils.py:1: from veil import nothing\nutils.py:2: import veil"
+    path = tmp_path / "losses.py"
+    path.write_text(
+        "f'{row.epsilon_image:.0f} {epsilons[unit]:g} {float(law.truth):.0%} {law.epsilon:g} {median:.2f}'\n"
+        "fixed(law.posterior, 4)\npercent(share)\noutward(law.truth)\n"
+    )
+    told = sorted(losses_rounded_to_nearest(path))
+    assert told == [(1, "epsilon_image by .0f"), (1, "epsilons by g"), (1, "truth by .0%"), (2, "posterior by fixed")]
+    assert (
+        faults([tmp_path / "utils.py"], tmp_path, imports_of_the_package)
+        == "utils.py:1: from veil import nothing\nutils.py:2: import veil"
+    )
 
 
 @dataclass(frozen=True)

@@ -29,6 +29,7 @@ from veil.codebooks.codebook import Codebook, Provenance
 from veil.codebooks.dictionary import Dictionary
 from veil.features import Features
 from veil.files.codebooks import read_codebook, write_codebook
+from veil.ldp.budget import outward
 from veil.ldp.mechanism import SubsetMechanism
 from veil.mechanisms.words import DrawnSubsets, randomized, to_words
 from veil.randomness import seeded
@@ -100,7 +101,7 @@ def _run(image: Features, dictionary: Codebook, mechanism: SubsetMechanism, repe
     share, size = float(_sends_truth(made).mean()), len(packed(made.form.ids, mechanism.dictionary_size))
     print(
         f"{mechanism.m:5d} {min(search):9.3f} {min(release):10.3f} {min(release) / min(search):6.3f} {min(sampling):11.3f} "
-        f"{share:8.3f} (law {float(mechanism.truth):.3f}) {size:11d} {size * 8 / (len(image) * mechanism.bits):9.3f}"
+        f"{share:8.3f} (law {outward(float(mechanism.truth), 3)}) {size:11d} {size * 8 / (len(image) * mechanism.bits):9.3f}"
     )
     return True
 
@@ -118,7 +119,7 @@ def _red(made: DrawnSubsets, vectors: np.ndarray, dictionary: Codebook, mechanis
         return "words out of range"
     truth, count = float(mechanism.truth), len(sent)
     if abs(_sends_truth(made).sum() - count * truth) > 5 * math.sqrt(count * truth * (1 - truth)) + 1:
-        return f"the true word is sent {_sends_truth(made).mean():.3f} of the time, by law {truth:.3f}"
+        return f"the true word is sent {_sends_truth(made).mean():.3f} of the time, by law {outward(truth, 3)}"
     others = sent[sent != made.true_words[:, None]]
     if abs(others.mean() / (len(dictionary) - 1) - 0.5) > 5 / math.sqrt(12 * len(others)):
         return "the other words are not uniform"

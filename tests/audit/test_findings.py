@@ -220,7 +220,7 @@ def test_verdicts() -> None:
     assert judge(mild, {}, 1e-6).grade == "leaks" and "nearest" in judge(mild, {}, 1e-6).headline
     least = judge([finding("lattice", "structural", 4)], {"feature": 8.0, "image": math.inf}, 1e-6)
     assert least.grade == "nothing found" and "4.0 %" in least.headline
-    assert "epsilon 8 for each feature, inf for the whole image" in least.sentences[0]
+    assert "epsilon 8 for each feature, infinite for the whole image" in least.sentences[0]
     assert judge([], {}, 1e-6).headline.startswith("no attack could be scored")
 
 

@@ -185,7 +185,7 @@ MEANINGS = (
         "privatize, client contribute, client localize, budget plan, faces create, evaluate defenses, "
         "evaluate identification, lab train inversion, evaluate localization, evaluate attacks, evaluate "
         "inversion, evaluate attributes, evaluate faces, evaluate histories, evaluate protection, evaluate "
-        "plans",
+        "plans, lab quality",
     ),
     Meaning(
         "--map",

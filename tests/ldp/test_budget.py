@@ -117,14 +117,14 @@ def test_impossible_budgets(epsilon: float, delta: float, words: str) -> None:
 
 @given(st.floats(1e-12, 1e12))
 def test_losses_are_printed_upward_and_what_is_left_downward(value: float) -> None:
-    """Broken twin: rounding to nearest prints some losses too small."""
-    up, down = Fraction(outward(value)), Fraction(inward(value))
-    assert down <= Fraction(value) <= up
-    assert up - down <= Fraction(value) / 1000
+    """Oracle: fractions of the decimal that Python writes for the value. Broken twin: rounding to nearest (below)."""
+    exact, up, down = Fraction(repr(value)), Fraction(outward(value)), Fraction(inward(value))
+    assert down <= exact <= up
+    assert up - down <= exact / 1000
 
 
 def test_numbers_for_people() -> None:
-    assert [outward(v) for v in (0.0, 10.0, 657.31, 20196.2, 3709.9, math.inf)] == [
-        *("0", "10", "657.4", "20197", "3710", "infinite")
+    assert [outward(v) for v in (0.0, 0.1, 10.0, 657.31, 20196.2, 3709.9, math.inf)] == [
+        *("0", "0.1", "10", "657.4", "20197", "3710", "infinite")
     ]
     assert float(f"{657.3400001:.4g}") < 657.3400001 < float(outward(657.3400001))

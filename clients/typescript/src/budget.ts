@@ -2,7 +2,7 @@
 
 import { type Charge, composedEpsilon } from "./composition.js";
 import { InputError, ReleaseRefused } from "./errors.js";
-import { general } from "./numbers.js";
+import { general, outward } from "./numbers.js";
 
 /** What a budget limits: each image, one feature of every release of the session, or all that the ledger holds. */
 export type BudgetUnit = "image" | "point" | "session";
@@ -44,9 +44,9 @@ export function requireRoom(budget: Budget, charges: readonly Charge[], more: Ch
   if (then <= budget.epsilon) return;
   const { epsilon, dictionarySize, m } = more.mechanism;
   throw new ReleaseRefused(
-    `${name}: the budget of ${LIMITED[budget.unit]} is epsilon ${general(budget.epsilon)} at delta ${general(budget.delta)}. ` +
-      `Spent so far: ${general(spent(budget, charges), 4)}. With ${more.features} features at epsilon ${general(epsilon)} ` +
-      `(K=${dictionarySize}, m=${m}) it would be ${general(then, 4)}; nothing was released. Send fewer features, or take a ` +
-      "smaller epsilon",
+    `${name}: the budget of ${LIMITED[budget.unit]} is epsilon ${outward(budget.epsilon, 6)} at delta ` +
+      `${general(budget.delta)}. Spent so far: ${outward(spent(budget, charges))}. With ${more.features} features at epsilon ` +
+      `${outward(epsilon, 6)} (K=${dictionarySize}, m=${m}) it would be ${outward(then)}; nothing was released. Send fewer ` +
+      "features, or take a smaller epsilon",
   );
 }

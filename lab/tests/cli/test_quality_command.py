@@ -52,6 +52,26 @@ def test_quality_knows_the_books_own_photographs(reference: Path, tmp_path: Path
     assert records["strange"]["book_images"] == 0 and records["strange"]["to_nearest_word"]["p5"] > 0.1
 
 
+@pytest.mark.slow
+def test_quality_prints_the_assumptions(reference: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A row for each dimension and part of the words; the table tells what the record does."""
+    write_codebook(tmp_path / "b.npz", build_codebook([item for _, item in read_features(reference)], 600, method="flat"))
+    capsys.readouterr()
+    assert run("lab", "quality", tmp_path / "b.npz", reference, "--m", 2, 4, "--json", tmp_path / "q.json") == 0
+    said, record = capsys.readouterr().out, json.loads((tmp_path / "q.json").read_text())
+    validate("lab-quality", record)
+    assert keys(record) <= documented("veil lab quality")
+    rows = record["assumptions"]
+    assert [(row["m"], row["words"]) for row in rows] == [(2, 600), (2, 150), (4, 600), (4, 150)]
+    for row in rows:
+        assert 0 <= row["apart"] <= row["judged"] <= row["subspaces"]
+        assert [one["nearest"] for one in row["matched"]] == [50, 20, 10, 5]
+        cells = [str(row["m"]), str(row["words"]), *(f"{100 * one['share']:.2f}" for one in row["matched"])]
+        assert [*cells, str(row["judged"]), str(row["apart"])] in [line.split()[:8] for line in said.splitlines()]
+    assert run("lab", "quality", tmp_path / "b.npz", reference, "--m", 3) == 1
+    assert "m must be even" in capsys.readouterr().err
+
+
 def test_quality_wants_the_books_own_kind(reference: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     from dataclasses import replace
 

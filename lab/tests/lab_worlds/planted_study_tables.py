@@ -13,12 +13,13 @@ from veil.audit.finding import Finding, Share
 from veil.files.measured_forms import bundled_measured_forms
 from veil.ldp.planning import plan_release
 from veil.report.tables import Table
-from veil_lab.cli import results, tune
+from veil_lab.cli import quality, results, tune
 from veil_lab.cli.evaluate import homographies, reconstruction
 from veil_lab.cli.evaluate.attacks import attack_tables, descriptor_attacks, inversion, learned, neighborhoods, repeats
 from veil_lab.cli.evaluate.descriptors import Descriptors
 from veil_lab.cli.evaluate.poses import localization, localization_table, plans, query_tables, retrieval, tiles, upright
 from veil_lab.report import board, measured_forms
+from veil_lab.studies.attacks.assumptions import LISTS, Assumptions
 from veil_lab.studies.attacks.by_descriptor import DescriptorRow
 from veil_lab.studies.attacks.defenses import DefenseRow, Recovery, default_defenses
 from veil_lab.studies.attacks.distribution import DecoyRow, EstimateRow
@@ -188,6 +189,9 @@ def study_tables() -> dict[str, Callable[[], Table]]:
         "places_table": lambda: tune.places_table([planted(TunedPlace)]),
         "sharpness_table": lambda: tune.sharpness_table([planted(TunedPlace)]),
         "age_table": lambda: results.age_table([AGE]),
+        "assumption_table": lambda: quality.assumption_table(
+            [planted(Assumptions, words=256_000, matched=dict.fromkeys(LISTS, 0.98765), judged=300, apart=299)]
+        ),
         "gap_table": lambda: inversion.gap_table([planted(Gap)]),
     }
 

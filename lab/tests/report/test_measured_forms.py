@@ -85,6 +85,15 @@ def test_sentences_leave_oracles_out_and_name_what_more_uploads_give() -> None:
     assert recovery_table([replace(FORM, attacks=())]) is None and interval_table([replace(FORM, attacks=())]) is None
 
 
+def test_the_epsilon_of_an_image_is_rounded_up() -> None:
+    """Oracle: decimals by hand. Broken twin: the nearest whole number is below the loss."""
+    words = replace(FORM, epsilon_image=539.3001)
+    for table in (cost_table([words]), summary_table([words])):
+        told = table.markdown()[2].split(" | ")
+        assert "539.4" in [cell.strip("| ") for cell in told]
+    assert float(f"{539.3001:.0f}") < 539.3001
+
+
 def test_intervals_stand_beside_the_best_attacks() -> None:
     known = replace(CONTEXT, photographs=15, low=(0.15, 0.2, 0.25), high=(0.19, 0.28, 0.31))
     table = interval_table([replace(FORM, attacks=(known, BOUND, VIEWS))])

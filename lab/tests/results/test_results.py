@@ -11,6 +11,8 @@ import pytest
 
 from veil.cli import main
 from veil.errors import FileFormatError, InputError
+from veil.ldp.composition import composed_epsilon
+from veil.ldp.mechanism import SubsetMechanism
 from veil_lab.files.results import read_records, sources, write_record
 from veil_lab.files.runs import recorded
 from veil_lab.results.code import changed, digest_of
@@ -111,6 +113,15 @@ def test_epsilons_come_with_what_they_mean() -> None:
     assert page == f"{truth[1]:.1f} %"
     with pytest.raises(InputError, match="needs words, epsilon and m"):
         rendered("{{forms | true word sent, epsilon 10, m 2}}", {"forms": record()})
+
+
+def test_an_epsilon_of_the_image_that_was_rounded_down_is_told_anew() -> None:
+    """Oracle: the composition itself. Without the settings of the law the cell stays as it was printed."""
+    nearest = ResultTable(columns=("epsilon", "of the image"), rows=(("5", "539"),))
+    settings = {"words": "4,096", "m": "2", "features": "1,000", "delta": "1e-6"}
+    exact = composed_epsilon({SubsetMechanism(dictionary_size=4096, epsilon=5.0, m=2): 1000}, 1e-6)
+    (row,) = with_law(nearest, settings).rows
+    assert 539 < exact <= float(row[2]) < exact + 0.1 and with_law(nearest, {}) == nearest
 
 
 def test_names_equations_and_code_may_hold_digits() -> None:

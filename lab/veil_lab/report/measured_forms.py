@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from veil.audit.measured_forms import MeasuredForm
+from veil.ldp.budget import outward
 from veil.report.tables import Name, Number, Table, Words, numbers
 
 SHARES = (
@@ -27,7 +28,7 @@ def cost_table(forms: Sequence[MeasuredForm]) -> Table:
                 str(form.wrong),
                 f"{form.features:.0f}",
                 f"{form.upload_bytes / 1e3:.0f}",
-                "-" if form.epsilon_image is None else f"{form.epsilon_image:.0f}",
+                "-" if form.epsilon_image is None else outward(form.epsilon_image),
             )
             for form in forms
         ],
@@ -96,7 +97,7 @@ def summary_table(forms: Sequence[MeasuredForm]) -> Table:
         rows=[
             (
                 form.form,
-                "-" if form.epsilon_image is None else f"{form.epsilon_image:,.0f}",
+                "-" if form.epsilon_image is None else outward(form.epsilon_image),
                 f"{form.localized} of {form.queries}",
                 form.told or "everything, as a picture",
             )

@@ -40,7 +40,8 @@ def law_told(settings: Mapping[str, str], asked: str) -> str | None:
 def with_law(table: ResultTable, settings: Mapping[str, str]) -> ResultTable:
     """The table with columns of what its epsilons mean, where K and m are in its columns or in `settings`.
 
-    A table without epsilons of words stays as it is, and so does a column that is printed already.
+    A table without epsilons of words stays as it is, and so does a column that is printed already. But epsilons of the image
+    are computed anew, as commands rounded them to the nearest number once.
     """
     if not {"epsilon", "epsilon a feature"} & set(table.columns):
         return table
@@ -51,7 +52,11 @@ def with_law(table: ResultTable, settings: Mapping[str, str]) -> ResultTable:
     told = {name: [_cell(name, row) for row in values] for name in _PRINTED if not _PRINTED[name] & set(table.columns)}
     added = {name: [cell or "-" for cell in cells] for name, cells in told.items() if any(cells)}
     behind = 1 + max(number for number, head in enumerate(table.columns) if head in _HEADS)
-    rows = zip(table.rows, zip(*added.values(), strict=True) if added else [()] * len(table.rows), strict=True)
+    kept = [
+        [(head in _PRINTED[OF_IMAGE] and _cell(OF_IMAGE, row)) or cell for head, cell in zip(table.columns, cells, strict=True)]
+        for cells, row in zip(table.rows, values, strict=True)
+    ]
+    rows = zip(kept, zip(*added.values(), strict=True) if added else [()] * len(table.rows), strict=True)
     return ResultTable(
         columns=(*table.columns[:behind], *added, *table.columns[behind:]),
         rows=tuple((*row[:behind], *cells, *row[behind:]) for row, cells in rows),

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from veil.attacks.attack import FAMILIES
 from veil.audit.finding import CONFIDENCE, Finding, Share
 from veil.errors import InputError
+from veil.ldp.budget import outward
 from veil.one_line import one_line
 
 _RULE = re.compile(r"^\s*([a-z][a-z0-9 _-]*?)(?:\.([a-z][a-z0-9_.]*))?\s*(>=|>)\s*([0-9.eE+-]+)\s*(%?)\s*$")
@@ -124,7 +125,7 @@ def _breach(rule: Rule, findings: Sequence[Finding], epsilons: Mapping[str, floa
         if rule.metric not in epsilons:
             return "the release has no epsilon at all"
         value = epsilons[rule.metric]
-        return f"epsilon is {value:g}" if rule.exceeded(value) else None
+        return f"epsilon is {outward(value, 6)}" if rule.exceeded(value) else None
     named = [finding for finding in findings if rule.name in (finding.attack, finding.family)]
     judged = [(finding, share) for finding in named if (share := _share(finding, rule.metric)) is not None]
     if not judged:

@@ -15,6 +15,7 @@ from veil.attacks.claims import OrderEvidence
 from veil.attacks.on_lines import ORDER_FALSE_ALARMS, ORDER_POWER
 from veil.audit.finding import RECOVERED_WITHIN, RECOVERED_WITHIN_PX, Finding
 from veil.errors import Remedy
+from veil.ldp.budget import outward
 from veil.one_line import one_line
 
 Grade = Literal["broken", "leaks", "nothing found"]
@@ -109,10 +110,10 @@ def _promise(epsilons: Mapping[str, float], delta: float) -> str:
     """Sentence on the epsilon that the release carries."""
     if "feature" not in epsilons:  # an entry "session" may be there: what other releases spent covers nothing of this one
         return "The release carries no epsilon: lifting and lines are obfuscations without proof."
-    image = f", {epsilons['image']:g} for the whole image at delta {delta:g}" if "image" in epsilons else ""
+    image = f", {outward(epsilons['image'])} for the whole image at delta {delta:g}" if "image" in epsilons else ""
     return (
-        f"The release carries epsilon {epsilons['feature']:g} for each feature{image}. It covers the descriptors, not "
-        "positions, their number, or repeats under another secret."
+        f"The release carries epsilon {outward(epsilons['feature'], 6)} for each feature{image}. It covers the descriptors, "
+        "not positions, their number, or repeats under another secret."
     )
 
 

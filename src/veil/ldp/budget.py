@@ -93,10 +93,11 @@ class Budget:
             return
         what, on = LIMITED[self.unit], {"image": "on this one", "point": "on it", "session": "in it"}[self.unit]
         mechanism = more.mechanism
-        law = f"{more.features} features at epsilon {mechanism.epsilon:g} (K={mechanism.dictionary_size}, m={mechanism.m})"
+        limit, each = outward(self.epsilon, 6), outward(mechanism.epsilon, 6)
+        law = f"{more.features} features at epsilon {each} (K={mechanism.dictionary_size}, m={mechanism.m})"
         if math.isinf(more.mechanism.epsilon):
             raise ReleaseRefused(
-                f"{name}: an infinite epsilon exceeds every budget, and one of epsilon {self.epsilon:g} is set for {what}; "
+                f"{name}: an infinite epsilon exceeds every budget, and one of epsilon {limit} is set for {what}; "
                 "nothing was released",
                 facts={"unit": self.unit, "budget": self.epsilon, "epsilon": math.inf},
                 remedy=(Remedy("lower", "HideInWords.epsilon"), Remedy("leave out", "budget", self.unit)),
@@ -104,8 +105,8 @@ class Budget:
         facts = {"unit": self.unit, "budget": self.epsilon, "spent": self.spent(before), "then": then}
         if self.unit == "point":
             raise ReleaseRefused(
-                f"{name}: the budget of {what} is epsilon {self.epsilon:g} at delta {self.delta:g}. Spent {on} so far: "
-                f"{outward(self.spent(before))}. With one more photograph at epsilon {mechanism.epsilon:g} it would be "
+                f"{name}: the budget of {what} is epsilon {limit} at delta {self.delta:g}. Spent {on} so far: "
+                f"{outward(self.spent(before))}. With one more photograph at epsilon {each} it would be "
                 f"{outward(then)}; nothing was released",
                 facts=facts,
                 remedy=(Remedy("give", "fewer photographs of one place"), Remedy("lower", "HideInWords.epsilon")),
@@ -113,7 +114,7 @@ class Budget:
         room = self.affordable(more.mechanism, before, more.features)
         fewer = (Remedy("lower", "HideInWords.features_sent", str(room)),) if room else ()
         raise ReleaseRefused(
-            f"{name}: the budget of {what} is epsilon {self.epsilon:g} at delta {self.delta:g}. Spent {on} so far: "
+            f"{name}: the budget of {what} is epsilon {limit} at delta {self.delta:g}. Spent {on} so far: "
             f"{outward(self.spent(before))}. With {law} it would be {outward(then)}; nothing was released"
             + ("" if room else ". Not one more fits"),
             facts=facts | {"features_left": room},
@@ -134,7 +135,10 @@ def total(charges: Iterable[Charge], *, of_each: int | None = None) -> Mapping[S
 
 
 def outward(value: float, digits: int = 4) -> str:
-    """Privacy loss as text for people, rounded up to a number of digits: never less than what was lost."""
+    """Privacy loss, or an attack's probability of success, as text for people, rounded up to a number of digits.
+
+    It is never less than what was lost. A value with no more digits than that is told as it is typed: 0.1 is "0.1".
+    """
     return _rounded(value, Context(prec=digits, rounding=ROUND_CEILING))
 
 
@@ -150,4 +154,5 @@ def _rounded(value: float, context: Context) -> str:
     # Digits before the point are all kept: 12346 is not 1.235E+4.
     if value >= 10**context.prec:
         return str(math.ceil(value) if context.rounding == ROUND_CEILING else math.floor(value))
-    return f"{context.create_decimal(Decimal(value)).normalize():f}"
+    # The shortest decimal that reads back as the value: the exact binary one of 0.1 would be rounded up to 0.1001.
+    return f"{context.create_decimal(Decimal(repr(float(value)))).normalize():f}"

@@ -15,6 +15,7 @@ from veil.audit.finding import Finding, Share
 from veil.audit.on_pictures import UNPROTECTED, DrawnPicture
 from veil.audit.verdict import NOT_TESTED
 from veil.errors import Remedy, Say, sentence
+from veil.ldp.budget import inward, outward
 from veil.report import pictures
 from veil.report.figures import DASHES, GRAY, SERIES, in_style, new_figure
 from veil.version import __version__
@@ -80,7 +81,7 @@ def page(outcome: Audit, *, shown: Sequence[Shown], seconds: float, say: Say = s
         curves=_curves(outcome.findings),
         shown=shown,
         rules=[(rule.text, outcome.why(rule) or "") for rule in outcome.rules],
-        epsilons=[(unit, "no bound" if math.isinf(value) else f"{value:,.4g}") for unit, value in outcome.epsilons.items()],
+        epsilons=[(unit, "no bound" if math.isinf(value) else outward(value)) for unit, value in outcome.epsilons.items()],
         measured="" if outcome.measured is None else _measured(outcome.measured),
         delta=f"{outcome.delta:g}",
         have_originals=bool(outcome.originals),
@@ -97,8 +98,8 @@ def page(outcome: Audit, *, shown: Sequence[Shown], seconds: float, say: Say = s
 def _measured(bound: EpsilonBound) -> str:
     """The sentence about the measured bound of epsilon."""
     return (
-        f"at least {bound.low:.2f} with {100 * bound.confidence:g} % confidence, by {bound.trials:,} runs of this veil's "
-        f"mechanism on each of two words ({bound.ceiling:.2f} is the most that this number can show)"
+        f"at least {inward(bound.low, 3)} with {100 * bound.confidence:g} % confidence, by {bound.trials:,} runs of this "
+        f"veil's mechanism on each of two words ({outward(bound.ceiling, 3)} is the most that this number can show)"
     )
 
 

@@ -132,10 +132,10 @@ def _words(outcomes: Sequence[TrialOutcome]) -> dict:
     features = len(outcome.query.features)
     return {
         "words": f"{mechanism.dictionary_size:,}",
-        "epsilon": f"{mechanism.epsilon:g}",
+        "epsilon": outward(mechanism.epsilon, 6),
         "m": mechanism.m,
-        "truth": f"{float(mechanism.truth):.0%}",
-        "posterior": f"{mechanism.posterior:.0%}",
+        "truth": f"{outward(100 * float(mechanism.truth), 3)} %",
+        "posterior": f"{outward(100 * mechanism.posterior, 3)} %",
         "features": f"{features:,}",
         "image": outward(composed_epsilon({mechanism: features}, DELTA)),
         "delta": f"{DELTA:g}",

@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from statistics import median
 
+from veil.ldp.budget import outward
 from veil.ldp.composition import composed_epsilon
 from veil.ldp.guarantee import NoProof
 from veil.places.poses.answer import Localization, NoPose
@@ -108,8 +109,9 @@ def _learned(outcome: TrialOutcome, name: str) -> str:
     mechanism = outcome.variant.mechanism
     assert mechanism is not None
     image = composed_epsilon({mechanism: count}, DELTA)
-    bound = "without bound" if math.isinf(image) else f"{image:,.0f} of the photograph"
-    return f"positions in the clear; random words, with an epsilon of {mechanism.epsilon:g} a feature, {bound}; the pose"
+    bound = "without bound" if math.isinf(image) else f"{outward(image)} of the photograph"
+    feature = outward(mechanism.epsilon, 6)
+    return f"positions in the clear; random words, with an epsilon of {feature} a feature, {bound}; the pose"
 
 
 def _promise(outcome: ExitOutcome) -> str:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
+from veil.ldp.budget import outward
 from veil.ldp.planning import ReleasePlan, curve
 from veil.report.figures import GRAY, VERMILION, drawn
 
@@ -39,7 +40,7 @@ def draw_plans(path: Path, plans: Sequence[ReleasePlan], *, image_epsilon: float
         )
         if image_epsilon > 0:
             axis.axvline(image_epsilon, color=VERMILION)
-            axis.text(image_epsilon, 0.12, f" epsilon {image_epsilon:g}", color=VERMILION, va="bottom")
+            axis.text(image_epsilon, 0.12, f" epsilon {outward(image_epsilon, 6)}", color=VERMILION, va="bottom")
         axis.set_xscale("log")
         axis.set_yscale("log")
         axis.set_ylim(0.1, max(numbers) * 1.3)

@@ -17,6 +17,7 @@ from veil.codebooks.decoys import in_runs
 from veil.features import Features
 from veil.forms import Form, Lines, Subsets, Subspaces
 from veil.geometry.camera import Camera
+from veil.ldp.budget import outward
 from veil.ldp.mechanism import SubsetMechanism
 from veil.matching.inverted_index import InvertedIndex, index_map
 from veil.mechanisms.profile import Profile
@@ -51,7 +52,7 @@ class Variant:
     def label(self) -> str:
         """The variant's name in tables and figures."""
         if self.mechanism is not None:
-            return f"words m={self.mechanism.m}, epsilon {self.mechanism.epsilon:g} a feature"
+            return f"words m={self.mechanism.m}, epsilon {outward(self.mechanism.epsilon, 6)} a feature"
         if self.profile is None:
             return "raw features"
         map_kind = "public map" if self.distance == "p2s" else "private map"

@@ -266,8 +266,8 @@ def _tell(arguments: ShowBudget, facts: Mapping[str, Any]) -> None:
         most = "the most of one " if budget["unit"] == "image" else ""
         say(
             arguments,
-            f"budget of {LIMITED[budget['unit']]}: epsilon {budget['epsilon']:g} at delta {budget['delta']:g}; spent {most}"
-            f"{outward(budget['spent'])}, left {inward(budget['left'])}",
+            f"budget of {LIMITED[budget['unit']]}: epsilon {outward(budget['epsilon'], 6)} at delta {budget['delta']:g}; "
+            f"spent {most}{outward(budget['spent'])}, left {inward(budget['left'])}",
         )
     if not facts["budgets"]:
         say(arguments, "no budget is set: `veil budget set` makes the ledger refuse what would exceed one")
@@ -352,4 +352,4 @@ def _plain(budget: Budget | None) -> BudgetJson | None:
 
 
 def _said(budget: Budget | None) -> str:
-    return "none" if budget is None else f"epsilon {budget.epsilon:g} at delta {budget.delta:g}"
+    return "none" if budget is None else f"epsilon {outward(budget.epsilon, 6)} at delta {budget.delta:g}"

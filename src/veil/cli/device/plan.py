@@ -134,8 +134,8 @@ def plan_table(plans: Sequence[ReleasePlan]) -> Table:
         rows=[
             (
                 *law_cells(plan),
-                fixed(float(plan.mechanism.truth), 4),
-                fixed(plan.mechanism.posterior, 4),
+                outward(float(plan.mechanism.truth)),
+                outward(plan.mechanism.posterior),
                 outward(plan.image_epsilon, 5),
                 fixed(plan.true_words, 1),
                 str(plan.needed),
@@ -151,7 +151,7 @@ def plan_table(plans: Sequence[ReleasePlan]) -> Table:
 def law_cells(plan: ReleasePlan) -> tuple[str, str, str, str]:
     """K, m, features and epsilon of a plan."""
     law = plan.mechanism
-    return str(law.dictionary_size), str(law.m), str(plan.features), fixed(law.epsilon, 3)
+    return str(law.dictionary_size), str(law.m), str(plan.features), outward(law.epsilon, 12)
 
 
 def _advice(plans: list[ReleasePlan]) -> list[str]:

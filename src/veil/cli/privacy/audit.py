@@ -43,6 +43,7 @@ from veil.files.device.home import home
 from veil.files.tables import read_text
 from veil.files.tiles import holds_tiles
 from veil.json_records.values import Reasons
+from veil.ldp.budget import inward
 from veil.places.held_map import Map
 from veil.places.uploads import decoded, further_messages
 from veil.report.audit import Shown, page, position_pictures, reconstructed_pictures
@@ -295,7 +296,7 @@ def _sentences(outcome: Audit) -> Iterator[str]:
                 f"psnr {picture.psnr:.1f} dB, mae {picture.mae:.3f}"
             )
     if outcome.measured is not None:
-        yield f"epsilon is at least {outcome.measured.low:.2f} ({outcome.measured.trials:,} trials, 95 %)"
+        yield f"epsilon is at least {inward(outcome.measured.low, 3)} ({outcome.measured.trials:,} trials, 95 %)"
     for names, why in outcome.told_not_looked_at:
         yield f"nothing to look at for {names}: {why}"
     yield from outcome.told_time(phrase)[int(not any(finding.cut_short for finding in outcome.findings)) :]

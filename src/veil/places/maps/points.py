@@ -417,7 +417,7 @@ class _NewMap:
         groups = consistent_groups(model.scene.images, agreement_weights(model.shares, model.pairs))
         if len(groups) > 1 and len(groups[0]) >= self.mapper.least_images:
             return dict.fromkeys(sorted(set(model.scene.images) - groups[0]), CONTRADICTS)
-        return doubtful_images(model.scene, model.shares, model.pairs, known_before(model.scene, self.mapper.images))
+        return self._doubtful(model)
 
     def leave_out(self, wrong: Mapping[str, str], model: Proposal | None) -> None:
         """Take images out of the next run; the check of a refused model is kept, as nothing better may come."""
@@ -428,11 +428,16 @@ class _NewMap:
             self.refused = NoMap(reason, self.left_out, self._check(model))
 
     def accepted(self, model: Proposal) -> Scene | NoMap | FocalTest:
-        """The map without what hangs on it by few points, completed; or the doubts of its check."""
+        """The map without what hangs on it by few points, completed, without what is doubtful then; or the doubts of its check."""
         kept = self._without_hangers_on(model.scene)
         whole = self.mapper.completed(kept)
         if whole is not model.scene:
             model = self.mapper.compared(whole)
+            wrong = self._doubtful(model)
+            rest = frozenset(whole.images) - set(wrong)
+            if wrong and len(rest) >= self.mapper.least_images and (smaller := restricted(whole, rest)) is not None:
+                self.left_out |= wrong
+                model = self.mapper.compared(smaller)
         check = self._check(model)
         if one_standpoint(self.mapper.images, self.mapper.pairs) is not None:
             # A guessed focal length lets a mapper make depths of nothing
@@ -440,6 +445,9 @@ class _NewMap:
         if check.doubts:
             return NoMap(f"the map that came out cannot be trusted: {'; '.join(check.doubts)}", self.left_out, check)
         return replace(model.scene, check=check)
+
+    def _doubtful(self, model: Proposal) -> dict[str, str]:
+        return doubtful_images(model.scene, model.shares, model.pairs, known_before(model.scene, self.mapper.images))
 
     def _check(self, model: Proposal) -> MapCheck:
         images = self.mapper.images

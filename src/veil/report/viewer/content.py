@@ -12,6 +12,7 @@ from veil.errors import InputError, RangeError
 from veil.forms import Form, Lines, Subsets, Subspaces
 from veil.geometry.camera import Camera
 from veil.geometry.rigid import Rigid
+from veil.ldp.budget import outward
 from veil.ldp.guarantee import LocalDP
 from veil.one_line import one_line
 from veil.scene import Scene
@@ -170,5 +171,6 @@ def _promise(form: Form) -> str:
     """The sentence about what is promised of descriptors."""
     guarantee = form.guarantee
     if isinstance(guarantee, LocalDP):
-        return f"The words promise an epsilon of {guarantee.epsilon:g} for each {guarantee.unit}, and nothing about positions."
+        epsilon = outward(guarantee.epsilon, 6)
+        return f"The words promise an epsilon of {epsilon} for each {guarantee.unit}, and nothing about positions."
     return getattr(guarantee, "reason", "Nothing is promised of the descriptors.")

@@ -10,6 +10,7 @@ from typing import Any
 
 from veil.errors import InputError, RangeError, Remedy, WireError
 from veil.forms import Subsets, Subspaces
+from veil.ldp.budget import inward, outward
 from veil.wire.codec import message_length
 from veil.wire.head import HEAD_BYTES, MAGIC, Head, read_head
 from veil.wire.message import LineUpload, Message
@@ -161,9 +162,9 @@ class MapPolicy:
         if isinstance(form, Subsets):
             limit = math.inf if self.max_epsilon is None else self.max_epsilon
             if math.isinf(form.mechanism.epsilon) or form.mechanism.epsilon > limit:
-                accepted = "finite epsilons" if math.isinf(limit) else f"an epsilon of {limit:g} at most"
+                accepted = "finite epsilons" if math.isinf(limit) else f"an epsilon of {inward(limit, 6)} at most"
                 raise Refused(
-                    f"the words have an epsilon of {form.mechanism.epsilon:g} for each feature; this map accepts {accepted}"
+                    f"the epsilon of each feature in words is {outward(form.mechanism.epsilon, 6)}; this map accepts {accepted}"
                 )
 
 

@@ -4,6 +4,7 @@ import { guessedCamera } from "./client/camera.js";
 import { hex } from "./client/bytes.js";
 import { composedEpsilon } from "./client/composition.js";
 import { SubsetMechanism, asNumber } from "./client/mechanism.js";
+import { outward } from "./client/numbers.js";
 import { sha256 } from "./client/digests.js";
 import { evidenceRows, verdictOf } from "./answers.js";
 import { startCamera } from "./camera_view.js";
@@ -191,17 +192,13 @@ function showPromise() {
   const image = composedEpsilon([{ mechanism, features }], DELTA);
   const share = 100 * asNumber(mechanism.truth);
   const sentences = [
-    `The nearest word is among the two with probability ${percent(share)}.`,
-    `A word that is sent is the nearest one with probability ${percent(100 * mechanism.posterior)}, if all were equally likely before.`,
-    `All ${features.toLocaleString("en")} features together: epsilon ${Math.ceil(image).toLocaleString("en")} for the image (delta 1e-6).`,
+    `The nearest word is among the two with probability ${outward(share, 3)} %.`,
+    `A word that is sent is the nearest one with probability ${outward(100 * mechanism.posterior, 3)} %, if all were equally likely before.`,
+    `All ${features.toLocaleString("en")} features together: epsilon ${outward(image)} for the image (delta 1e-6).`,
   ];
   part("promise").replaceChildren(
     ...sentences.map((textContent) => Object.assign(document.createElement("li"), { textContent })),
   );
-}
-
-function percent(value) {
-  return `${value < 10 ? value.toPrecision(2) : value.toFixed(0)} %`;
 }
 
 async function release(allowSecond) {

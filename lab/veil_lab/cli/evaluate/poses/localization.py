@@ -18,6 +18,7 @@ from veil.cli.common import (
 from veil.cli.records import add_record_command
 from veil.cli.server.index import read_dictionary
 from veil.errors import InputError
+from veil.ldp.budget import outward
 from veil.report.tables import Name, Number, Table, fixed, names, numbers, percent
 from veil_lab.cli.evaluate.descriptors import all_books, bundled_books, usable
 from veil_lab.cli.evaluate.poses.localization_table import compare
@@ -140,7 +141,7 @@ def scene_table(rows: Sequence[LocalizationRow]) -> Table:
                 item.setting.matching or "",
                 Path(item.setting.dictionary or "").name,
                 str(item.setting.words or ""),
-                "" if item.setting.epsilon is None else f"{item.setting.epsilon:g}",
+                "" if item.setting.epsilon is None else outward(item.setting.epsilon, 6),
                 str(item.setting.m or ""),
                 str(item.setting.iterations or ""),
                 *(percent(share) for share in item.localized.values()),
@@ -149,7 +150,7 @@ def scene_table(rows: Sequence[LocalizationRow]) -> Table:
                 fixed(item.median_inliers, 0),
                 f"{item.false_accepts}/{item.false_queries}",
                 fixed(item.upload_bytes, 0),
-                fixed(item.epsilon_image, 0),
+                "" if item.epsilon_image is None else outward(item.epsilon_image),
             )
             for number, item in enumerate(rows, start=1)
         ],
@@ -164,7 +165,7 @@ def retrieval_table(retrieval: Sequence[Recall]) -> Table:
         rows=[
             ("raw descriptors", "", "", percent(item.recall_at_10))
             if math.isinf(item.epsilon)
-            else ("words", f"{item.epsilon:g}", str(item.m), percent(item.recall_at_10))
+            else ("words", outward(item.epsilon, 6), str(item.m), percent(item.recall_at_10))
             for item in retrieval
         ],
     )

@@ -109,7 +109,7 @@ def _say_tried(arguments: EvaluatePlans, results: list[TriedPlan]) -> None:
     """Print the table of plans that were tried, and what to type to use the best one."""
     say_table(arguments, tried_table(results))
     best, law = results[0].plan, results[0].plan.mechanism
-    options = f"--features {best.features} --epsilon {law.epsilon:.3f} --m {law.m} --gravity FILE"
+    options = f"--features {best.features} --epsilon {outward(law.epsilon, 12)} --m {law.m} --gravity FILE"
     say(arguments, f"best here: veil privatize --words BOOK {options}, with a BOOK of {law.dictionary_size} words")
     explain(
         arguments,

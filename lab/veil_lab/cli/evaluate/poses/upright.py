@@ -24,6 +24,7 @@ from veil.cli.common import (
 )
 from veil.cli.records import add_record_command, json_file, option
 from veil.features import Features
+from veil.ldp.budget import outward
 from veil.report.tables import Name, Number, Table, fixed, interval, numbers
 from veil.threads import single_blas
 from veil_lab.cli.evaluate.scene_arguments import (
@@ -223,9 +224,9 @@ def _cells(row: UprightRow) -> tuple[str, ...]:
     return (
         row.scene,
         str(setting.features),
-        f"{setting.epsilon:g}",
+        outward(setting.epsilon, 6),
         str(setting.m),
-        fixed(setting.epsilon_image, 0),
+        outward(setting.epsilon_image),
         f"{setting.gravity_sigma_deg:g}",
         str(setting.near or ""),
         *true,

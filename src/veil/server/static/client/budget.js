@@ -1,7 +1,7 @@
 /** Hard budgets of epsilon: refusals, with numbers, of releases that would exceed one. */
 import { composedEpsilon } from "./composition.js";
 import { InputError, ReleaseRefused } from "./errors.js";
-import { general } from "./numbers.js";
+import { general, outward } from "./numbers.js";
 const LIMITED = {
     image: "each image",
     point: "a point that every photograph of the session shows",
@@ -30,8 +30,8 @@ export function requireRoom(budget, charges, more, name) {
     if (then <= budget.epsilon)
         return;
     const { epsilon, dictionarySize, m } = more.mechanism;
-    throw new ReleaseRefused(`${name}: the budget of ${LIMITED[budget.unit]} is epsilon ${general(budget.epsilon)} at delta ${general(budget.delta)}. ` +
-        `Spent so far: ${general(spent(budget, charges), 4)}. With ${more.features} features at epsilon ${general(epsilon)} ` +
-        `(K=${dictionarySize}, m=${m}) it would be ${general(then, 4)}; nothing was released. Send fewer features, or take a ` +
-        "smaller epsilon");
+    throw new ReleaseRefused(`${name}: the budget of ${LIMITED[budget.unit]} is epsilon ${outward(budget.epsilon, 6)} at delta ` +
+        `${general(budget.delta)}. Spent so far: ${outward(spent(budget, charges))}. With ${more.features} features at epsilon ` +
+        `${outward(epsilon, 6)} (K=${dictionarySize}, m=${m}) it would be ${outward(then)}; nothing was released. Send fewer ` +
+        "features, or take a smaller epsilon");
 }

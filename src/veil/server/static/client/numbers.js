@@ -23,6 +23,21 @@ export function general(value, precision = 6) {
     const sign = value < 0 ? "-" : "";
     return sign + (exponent < -4 || exponent >= precision ? scientific(digits, exponent) : positional(digits, exponent));
 }
+/**
+ * A privacy loss, or an attack's probability of success, rounded up to `precision` significant digits: never less than what
+ * was lost, and spelled as `outward` of veil.ldp.budget does. All digits before the point are kept. The value is >= 0.
+ */
+export function outward(value, precision = 4) {
+    if (!Number.isFinite(value))
+        return "infinite";
+    if (value >= 10 ** precision)
+        return String(BigInt(Math.ceil(value)));
+    const [digits, exponent] = parts(value.toExponential());
+    if (digits.length <= precision)
+        return positional(digits, exponent);
+    const up = String(BigInt(digits.slice(0, precision)) + 1n);
+    return positional(up.replace(/0+$/, ""), exponent + (up.length - precision));
+}
 function spelled(value) {
     return Number.isNaN(value) ? "nan" : value > 0 ? "inf" : "-inf";
 }
