@@ -428,7 +428,7 @@ class _NewMap:
             self.refused = NoMap(reason, self.left_out, self._check(model))
 
     def accepted(self, model: Proposal) -> Scene | NoMap | FocalTest:
-        """The map without what hangs on it by few points, completed, without what is doubtful then; or the doubts of its check."""
+        """The map, completed, without what hangs on it by few points and what is doubtful then; or the doubts of its check."""
         kept = self._without_hangers_on(model.scene)
         whole = self.mapper.completed(kept)
         if whole is not model.scene:
