@@ -27,7 +27,8 @@ from veil.space import Space
 EXPLAINED = 0.5
 # A map is refused below this share of explained matches, above this share of contradicting pairs, or above this uncertainty (as
 # a share of the extent), which is that of a map that explains all its matches: less may be uncertain where some are wrong.
-MIN_MATCHES, MAX_CONTRADICTING, MAX_UNCERTAINTY = 0.7, 0.35, 0.013
+# It is this part of it at least.
+MIN_MATCHES, MAX_CONTRADICTING, MAX_UNCERTAINTY, LEAST_TRUST = 0.7, 0.35, 0.013, 0.25
 # A map is refused if the median angle between the rotations of its pairs and its own is larger: its cameras look elsewhere.
 MAX_ROTATION_DEG = 10.0
 # Fewer common points than this between two parts fix no scale between them that chance could not have given.
@@ -213,8 +214,8 @@ class MapCheck:
             reasons.append(f"its pairs turn by {self.rotation_deg:.0f} degrees from it")
         if self.neck is not None and self.neck < MIN_NECK:
             reasons.append(f"two parts of it hang together by {self.neck} common points")
-        right = (self.explained_matches - MIN_MATCHES) / (1 - MIN_MATCHES)
-        if self.uncertainty is not None and not self.uncertainty <= MAX_UNCERTAINTY * max(0.0, right):
+        trust = max(LEAST_TRUST, (self.explained_matches - MIN_MATCHES) / (1 - MIN_MATCHES))
+        if self.uncertainty is not None and not self.uncertainty <= MAX_UNCERTAINTY * trust:
             moved = f"by {self.uncertainty:.1%} of their extent" if math.isfinite(self.uncertainty) else "anywhere"
             reasons.append(f"noise alone moves its cameras {moved}")
         if self.gravity_agreeing is not None and self.gravity_agreeing < MIN_GRAVITY:

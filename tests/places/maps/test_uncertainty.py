@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from dataclasses import replace
 from itertools import combinations
 
 import numpy as np
@@ -12,7 +12,7 @@ from scipy.spatial.transform import Rotation
 
 from veil.geometry.camera import GUESS
 from veil.geometry.rigid import Rigid
-from veil.places.maps import check
+from veil.places.maps import check, uncertainty
 from veil.places.maps.check import MAX_IMAGE_UNCERTAINTY, MIN_IMAGE_MATCHES, doubtful_images
 from veil.places.maps.uncertainty import center_deviations
 from veil.places.maps.verification import VerifiedPair
@@ -67,22 +67,60 @@ def test_deviations_count_what_is_not_known_of_the_focal_length(known: float) ->
         assert all(found[name] > 1.01 * exact[name] for name in found)
 
 
-def test_images_that_the_map_does_not_explain_or_determine_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    """By hand: one image of six with half of its matches explained, one just above each limit, one that noise moves too far."""
-    scene = scene_of(world("doubtful", images=6, points=100))
-    names = sorted(scene.images)
-    known = dict.fromkeys(names, 0.01)
+def doubts_of(scene: Scene, wrong: set[str], share: float = 0.0, others: float = 1.0) -> dict[str, str]:
+    """Doubts about images of whose pairs the map explains a share; pairs with a `wrong` image are explained to `share`."""
     entry = VerifiedPair(inliers=np.zeros((40, 2), dtype=np.int64), log10_chance=-100.0)
-    pairs = dict.fromkeys(combinations(names, 2), entry)
+    pairs = dict.fromkeys(combinations(sorted(scene.images), 2), entry)
+    shares = {pair: share if wrong & {*pair} else others for pair in pairs}
+    return doubtful_images(scene, shares, pairs, dict.fromkeys(scene.images, 0.01))
 
-    def shares(of_first: float) -> Mapping[tuple[str, str], float]:
-        return {pair: of_first if names[0] in pair else 1.0 for pair in pairs}
 
-    assert doubtful_images(scene, shares(0.5), pairs, known) == {names[0]: "the map explains 50% of its matches"}
-    assert doubtful_images(scene, shares(MIN_IMAGE_MATCHES + 0.01), pairs, known) == {}
-    moved = dict.fromkeys(names, 0.9 * MAX_IMAGE_UNCERTAINTY) | {names[2]: 0.12, names[3]: math.inf}
-    monkeypatch.setattr(check, "center_deviations", lambda *_: moved)
-    assert doubtful_images(scene, shares(1.0), pairs, known) == {
-        names[2]: "noise alone moves it by 12% of the map's extent",
-        names[3]: "noise alone moves it anywhere",
-    }
+@pytest.mark.parametrize(("images", "wrong"), [(4, 1), (6, 1), (8, 2), (12, 3)])
+def test_the_images_that_the_map_does_not_explain_are_named_and_not_their_partners(images: int, wrong: int) -> None:
+    """By hand: each image has a pair with every other one, and nothing of the pairs of some is explained."""
+    scene = scene_of(world(f"doubtful {images}", images=images, points=100))
+    names = set(sorted(scene.images)[:wrong])
+    doubts = doubts_of(scene, names)
+    assert set(doubts) == names and min(doubts.values()) == "the map explains 0% of its matches"
+    assert doubts_of(scene, names, share=MIN_IMAGE_MATCHES + 0.01) == {}
+    # Where no image is worse than the others none is doubtful, however little is explained.
+    assert doubts_of(scene, names, share=0.71, others=0.72) == {}
+
+
+def test_images_that_noise_moves_far_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By hand: just below and above the limit, and everything free."""
+    scene = scene_of(world("doubtful 6", images=6, points=100))
+    names = sorted(scene.images)
+    below = dict.fromkeys(names, 0.9 * MAX_IMAGE_UNCERTAINTY)
+    monkeypatch.setattr(check, "center_deviations", lambda *_: below | {names[2]: 0.12})
+    assert doubts_of(scene, set()) == {names[2]: "noise alone moves it by 12% of the map's extent"}
+    monkeypatch.setattr(check, "center_deviations", lambda *_: dict.fromkeys(names, math.inf))
+    assert doubts_of(scene, set()) == {}
+
+
+def test_a_sample_of_many_points_keeps_the_images_that_have_few(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Second method: all points. A sample of a tenth gives deviations within a third; one image has 12 points alone."""
+    scene = scene_of(world("sampled", images=6, points=3000))
+    names = sorted(scene.images)
+    few = np.linspace(0, len(scene.images[names[0]].point_rows) - 1, 12).astype(int)
+    image = scene.images[names[0]]
+    less = replace(image, keypoints=image.keypoints[few], point_rows=image.point_rows[few], form=image.form.take(few))
+    scene = replace(scene, images={**scene.images, names[0]: less})
+    known = dict.fromkeys(names, 0.05)
+    exact = center_deviations(scene, known)
+    monkeypatch.setattr(uncertainty, "MAX_POINTS", 300)
+    found = center_deviations(scene, known)
+    assert math.isfinite(exact[names[0]])
+    assert found == pytest.approx(exact, rel=1 / 3)
+
+
+def test_an_image_without_points_is_free_and_no_error() -> None:
+    """By hand: its center may be anywhere, and so may the others relative to it."""
+    scene = scene_of(world("no points", images=4, points=60))
+    last = max(scene.images)
+    none = np.zeros(0, dtype=int)
+    image = scene.images[last]
+    less = replace(image, keypoints=image.keypoints[none], point_rows=image.point_rows[none], form=image.form.take(none))
+    scene = replace(scene, images={**scene.images, last: less})
+    for known in (None, dict.fromkeys(scene.images, 0.05)):
+        assert set(center_deviations(scene, known).values()) == {math.inf}

@@ -20,7 +20,7 @@ from veil.geometry.robust.resection_lines import mirrored
 from veil.places.poses import joint
 from veil.places.poses.answer import Localization, NoPose
 from veil.places.poses.by_distance import localize_matches
-from veil.places.poses.joint import fitted, settled
+from veil.places.poses.joint import _squared, fitted, settled
 from veil.places.poses.matches import Estimate, MatchedLines, MatchedPoints
 from veil.places.poses.options import LocalizeOptions
 from veil.places.poses.search import features_of
@@ -206,6 +206,13 @@ def test_a_fit_leaves_a_pose_that_wrong_pairs_hold_at_a_wrong_focal_length(monke
     assert np.linalg.norm(found.center - truth.center) < 0.1
     monkeypatch.setattr(joint, "ZOOMS", ())
     assert np.linalg.norm(answer().center - truth.center) > 1
+
+
+def test_deviations_of_a_step_do_not_depend_on_units() -> None:
+    """By hand: a turn of a radian that is known to 1e-6, beside a shift that is known to a thousand units."""
+    covariance = np.diag([1e-12] * 3 + [1e6] * 3 + [1e-4])
+    assert _squared(np.array([1.0, 0, 0, 0, 0, 0, 0]), covariance) == pytest.approx(1e12)
+    assert _squared(np.array([0.0, 0, 0, 1e3, 0, 0, 0]), covariance) == pytest.approx(1.0)
 
 
 def test_no_pose_is_lost_to_a_camera_far_away(monkeypatch: pytest.MonkeyPatch) -> None:

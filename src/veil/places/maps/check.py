@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Mapping, Set
 from dataclasses import dataclass, field
 
@@ -20,9 +21,9 @@ from veil.scene import EXPLAINED, GRAVITY_DEG, MapCheck, Scene
 
 # Stoer and Wagner's minimum cut takes cubic time.
 MAX_CUT_IMAGES = 300
-# Least share of an image's matches that its map explains, and the most that noise alone may move its camera, as a share of
-# the extent of the centers.
-MIN_IMAGE_MATCHES, MAX_IMAGE_UNCERTAINTY = 0.75, 0.05
+# An image is doubtful if its map explains a smaller share of its matches, and one smaller by so much than of all matches; or if
+# noise alone moves its camera by more, as a share of the extent of the centers.
+MIN_IMAGE_MATCHES, BELOW, MAX_IMAGE_UNCERTAINTY = 0.75, 0.1, 0.05
 # Why an image is in no map, where nothing more is known.
 TOO_FEW = "too few matches that chance does not explain"
 
@@ -58,23 +59,35 @@ def doubtful_images(
 ) -> dict[str, str]:
     """Reasons to leave images out of a map that stands otherwise, by name (mapping.md#the-check).
 
-    They are images of whose matches the map explains too few, and images that noise alone moves too far. `shares` and `pairs`
-    are as for `checked`, `known` as for `veil.places.maps.uncertainty.center_deviations`.
+    They are images of whose matches the map explains too few, the worst first, each without the pairs of those before it; and
+    images that noise alone moves too far. Where noise moves anything anywhere, it says nothing of one image. `shares` and
+    `pairs` are as for `checked`, `known` as for `veil.places.maps.uncertainty.center_deviations`.
     """
-    explained, counts = dict.fromkeys(scene.images, 0.0), dict.fromkeys(scene.images, 0)
+    reasons = {
+        name: f"noise alone moves it by {deviation:.0%} of the map's extent"
+        for name, deviation in center_deviations(scene, known).items()
+        if MAX_IMAGE_UNCERTAINTY < deviation < math.inf
+    }
+    left = dict(shares)
+    while left:
+        of_image, whole = _explained(left, pairs)
+        worst = min(of_image, key=lambda name: of_image[name])
+        if of_image[worst] >= min(MIN_IMAGE_MATCHES, whole - BELOW):
+            break
+        reasons[worst] = f"the map explains {of_image[worst]:.0%} of its matches"
+        left = {pair: share for pair, share in left.items() if worst not in pair}
+    return reasons
+
+
+def _explained(shares: Mapping[Pair, float], pairs: Mapping[Pair, VerifiedPair]) -> tuple[dict[str, float], float]:
+    """Share of the matches of each image, and of all, that a map explains."""
+    explained, counts = dict.fromkeys({n for pair in shares for n in pair}, 0.0), Counter[str]()
     for pair, share in shares.items():
         for name in pair:
             explained[name] += share * len(pairs[pair].inliers)
             counts[name] += len(pairs[pair].inliers)
-    reasons = {}
-    for name, deviation in center_deviations(scene, known).items():
-        if deviation > MAX_IMAGE_UNCERTAINTY:
-            moved = f"by {deviation:.0%} of the map's extent" if math.isfinite(deviation) else "anywhere"
-            reasons[name] = f"noise alone moves it {moved}"
-    for name, count in counts.items():
-        if count and explained[name] < MIN_IMAGE_MATCHES * count:
-            reasons[name] = f"the map explains {explained[name] / count:.0%} of its matches"
-    return reasons
+    of_image = {name: explained[name] / max(1, count) for name, count in counts.items()}
+    return of_image, sum(explained.values()) / max(1, sum(counts.values()))
 
 
 def step_ratio(scene: Scene) -> float | None:

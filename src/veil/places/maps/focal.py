@@ -23,6 +23,8 @@ from veil.scene import ContradictedFocal, MappedImage, Scene
 FLOOR = 0.01
 # Formal deviations are this much too small (the same cause), and a contradiction is so many deviations.
 FORMAL, CONTRADICTION = 3.0, 3.0
+# A claim is confirmed by a map that measures the focal length as well as this, and does not contradict it.
+TELLING = 0.05
 # Observations that a camera needs for a test of its focal length; COLMAP registers an image by as many.
 LEAST_OBSERVATIONS = 30
 # Maps, each anew with other focal lengths than those that the photographs contradicted in the map before.
@@ -115,31 +117,36 @@ def focal_test(adjusted: Scene, images: Mapping[str, MapImage], fixed: Iterable[
     tested = {name: images[name].camera for name in adjusted.images if images[name].camera.focal_is_known}
     for name in fixed:
         tested.pop(name, None)
-    freed, doubted, refined, untold = {}, {}, set(), {}
+    freed, doubted, untold = {}, {}, {}
+    refined, confirmed = set[Camera](), set[Camera]()
     for camera, formal in focal_deviations(adjusted).items() if tested else ():
         names = [name for name in adjusted.images if name in tested and adjusted.images[name].camera == camera]
         for claimed in dict.fromkeys(tested[name] for name in names):
             own = [name for name in names if tested[name] == claimed]
             ratio, deviation = focal_of(camera) / focal_of(claimed), math.hypot(FORMAL * formal, FLOOR)
-            guess = untold[claimed] = replace(claimed, params=scaled(claimed, ratio), focal=GUESS)
+            untold[claimed] = replace(claimed, focal=GUESS)
             if sum(len(adjusted.images[name].keypoints) for name in own) < LEAST_OBSERVATIONS:
                 continue
+            guess = untold[claimed] = replace(claimed, params=scaled(claimed, ratio), focal=GUESS)
             if abs(math.log(ratio)) > CONTRADICTION * math.hypot(deviation, claimed.focal.deviation):
                 freed[claimed] = guess
-            elif deviation < claimed.focal.deviation:
+                continue
+            if deviation <= TELLING:
+                confirmed.add(claimed)
+            if deviation < claimed.focal.deviation:
                 refined.add(claimed)
             elif abs(math.log(ratio)) > CONTRADICTION * math.hypot(FLOOR, claimed.focal.deviation):
                 doubted[claimed] = guess
-    if sum(claimed in freed for claimed in tested.values()) > sum(claimed in refined for claimed in tested.values()):
+    if sum(claimed in freed for claimed in tested.values()) > sum(claimed in confirmed for claimed in tested.values()):
         # What most images claim is wrong where it can be tested: it is not believed where it cannot be.
-        freed = {claimed: guess for claimed, guess in untold.items() if claimed not in refined}
+        freed = {claimed: guess for claimed, guess in untold.items() if claimed not in refined | confirmed}
     return FocalTest(freed=freed, doubted=doubted, refined=frozenset(refined))
 
 
 def contradicted_focals(
     claimed: Mapping[str, Camera], images: Mapping[str, MapImage], mapped: Mapping[str, MappedImage]
 ) -> tuple[ContradictedFocal, ...]:
-    """Focal lengths that maps contradicted, and those that are in their place in the last map.
+    """Focal lengths that maps contradicted, and those that are in their place in the last map, where these differ so much.
 
     `claimed` are the cameras that were freed, by image, `images` those that the last map was made from, and `mapped` its own.
     """
@@ -147,11 +154,11 @@ def contradicted_focals(
     grouped: dict[Camera, list[str]] = {}
     for name, camera in sorted(claimed.items()):
         grouped.setdefault(camera, []).append(name)
+    refined = {camera: float(np.median([focal_of(now[name]) for name in names])) for camera, names in grouped.items()}
     return tuple(
-        ContradictedFocal(
-            images=len(names), given_px=focal_of(camera), refined_px=float(np.median([focal_of(now[name]) for name in names]))
-        )
+        ContradictedFocal(images=len(names), given_px=focal_of(camera), refined_px=refined[camera])
         for camera, names in grouped.items()
+        if abs(math.log(refined[camera] / focal_of(camera))) > CONTRADICTION * math.hypot(FLOOR, camera.focal.deviation)
     )
 
 

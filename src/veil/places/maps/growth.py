@@ -165,7 +165,7 @@ class _Growth:
         return self.mapper.compared(outcome) if set(outcome.images) & self.names else Ended(self._none_added())
 
     def contradicting(self, model: Proposal) -> dict[str, str]:
-        """New images outside the group that most of the map's are in, or else those that are doubtful or hang by few points.
+        """New images outside the group that most of the map's are in, or else those that hang by few points or are doubtful.
 
         Pairs with new images weigh as in a new map, those of the map by its common points.
         """
@@ -175,8 +175,10 @@ class _Growth:
         wrong = (set(model.scene.images) & self.names) - main
         if wrong:
             return dict.fromkeys(sorted(wrong), CONTRADICTS)
-        doubtful = doubtful_images(model.scene, model.shares, model.pairs, known_before(model.scene, self.mapper.images))
-        return {name: why for name, why in doubtful.items() if name in self.names} or self._hangers_on(model.scene)
+        if loose := self._hangers_on(model.scene):
+            return loose
+        doubtful = doubtful_images(model.scene, model.shares, model.pairs, self._known(model.scene))
+        return {name: why for name, why in doubtful.items() if name in self.names}
 
     def leave_out(self, wrong: Mapping[str, str], model: Proposal | None) -> None:
         """Take new images out of the next run."""
@@ -196,12 +198,24 @@ class _Growth:
             self.gravity,
             self.left_out,
             missing=TOO_WEAK,
-            known=known_before(model.scene, self.mapper.images),
+            known=self._known(model.scene),
         )
-        if check.doubts:
-            return NoMap(f"what was added cannot be trusted: {'; '.join(check.doubts)}", self.left_out, check)
+        old = self.base.check
+        if old is not None and (old.uncertainty is None or (check.uncertainty or 0.0) <= old.uncertainty):
+            check = replace(check, uncertainty=old.uncertainty)  # the new images make it no worse than it was accepted
+            doubts = replace(check, uncertainty=None).doubts
+        else:
+            doubts = check.doubts
+        if doubts:
+            return NoMap(f"what was added cannot be trusted: {'; '.join(doubts)}", self.left_out, check)
         scene = self.mapper.completed(model.scene)
         return replace(scene, check=_together(self.base.check, check, scene.images), measured_down=self.base.measured_down)
+
+    def _known(self, scene: Scene) -> dict[str, float]:
+        """How well the focal length of each image was known: of the map's own as its check says."""
+        own = (self.base.check.focal_deviation if self.base.check else None) or 0.0
+        known = known_before(scene, self.mapper.images)
+        return known | {name: max(known[name], own) for name in self.base.images if name in known}
 
     def _none_added(self) -> NoMap:
         return _none_added({**dict.fromkeys(sorted(self.new), TOO_WEAK), **self.left_out})

@@ -400,6 +400,7 @@ class _NewMap:
         self.mapper, self.gravity, self.left_out = mapper, gravity, left_out
         self.names = set(mapper.images)
         self.refused: NoMap | None = None
+        self.doubted = False
 
     def proposed(self, attempt: int) -> Proposal | Stuck | Ended[Scene | NoMap | FocalTest]:
         """Model of most images of the mapper's run."""
@@ -413,37 +414,43 @@ class _NewMap:
         return Ended(outcome.answer if isinstance(outcome, Ended) else self.refused or replace(outcome, left_out=self.left_out))
 
     def contradicting(self, model: Proposal) -> dict[str, str]:
-        """Images outside the largest group of those that stay together, if it is large enough for a map; or doubtful ones."""
+        """Images outside the largest group of those that stay together, if it is large enough for a map; or doubtful ones.
+
+        These leave once. What is doubtful in the model without them is taken out of it at the end.
+        """
         groups = consistent_groups(model.scene.images, agreement_weights(model.shares, model.pairs))
         if len(groups) > 1 and len(groups[0]) >= self.mapper.least_images:
             return dict.fromkeys(sorted(set(model.scene.images) - groups[0]), CONTRADICTS)
-        return self._doubtful(model)
+        doubtful = {} if self.doubted or one_standpoint(self.mapper.images, self.mapper.pairs) else self._doubtful(model)
+        if len(self.names) - len(doubtful) < self.mapper.least_images:
+            return {}
+        self.doubted = bool(doubtful)
+        return doubtful
 
     def leave_out(self, wrong: Mapping[str, str], model: Proposal | None) -> None:
         """Take images out of the next run; the check of a refused model is kept, as nothing better may come."""
         self.left_out |= wrong
         self.names -= wrong.keys()
         if model is not None:
-            reason = "the images contradict each other" if CONTRADICTS in wrong.values() else _of_one(wrong)
-            self.refused = NoMap(reason, self.left_out, self._check(model))
+            self.refused = NoMap("the images contradict each other", self.left_out, self._check(model))
 
     def accepted(self, model: Proposal) -> Scene | NoMap | FocalTest:
         """The map, completed, without what hangs on it by few points and what is doubtful then; or the doubts of its check."""
-        kept = self._without_hangers_on(model.scene)
-        whole = self.mapper.completed(kept)
+        whole = self.mapper.completed(self._without_hangers_on(model.scene))
         if whole is not model.scene:
             model = self.mapper.compared(whole)
-            wrong = self._doubtful(model)
-            rest = frozenset(whole.images) - set(wrong)
-            if wrong and len(rest) >= self.mapper.least_images and (smaller := restricted(whole, rest)) is not None:
-                self.left_out |= wrong
-                model = self.mapper.compared(smaller)
+        wrong = self._doubtful(model)
+        rest = frozenset(whole.images) - set(wrong)
+        if wrong and len(rest) >= self.mapper.least_images and (smaller := restricted(whole, rest)) is not None:
+            self.left_out |= wrong
+            model, wrong = self.mapper.compared(self._without_hangers_on(smaller)), {}
         check = self._check(model)
         if one_standpoint(self.mapper.images, self.mapper.pairs) is not None:
             # A guessed focal length lets a mapper make depths of nothing
             return replace(no_start(self.mapper.images, self.mapper.pairs), left_out=self.left_out, check=check)
-        if check.doubts:
-            return NoMap(f"the map that came out cannot be trusted: {'; '.join(check.doubts)}", self.left_out, check)
+        doubts = check.doubts or [f"{name}: {reason}" for name, reason in sorted(wrong.items())[:1]]
+        if doubts:
+            return NoMap(f"the map that came out cannot be trusted: {'; '.join(doubts)}", self.left_out, check)
         return replace(model.scene, check=check)
 
     def _doubtful(self, model: Proposal) -> dict[str, str]:
@@ -466,12 +473,6 @@ class _NewMap:
                 self.left_out[name] = f"only {cut.points} points hold it to the rest of the map"
             scene = smaller
         return scene
-
-
-def _of_one(reasons: Mapping[str, str]) -> str:
-    """Sentence on the first of the images that cannot be trusted."""
-    name, reason = min(reasons.items())
-    return f"the map that came out cannot be trusted; {name}: {reason}"
 
 
 def no_start(

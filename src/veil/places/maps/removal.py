@@ -96,7 +96,7 @@ def remove_images(scene: Scene, names: Collection[str], *, workdir: Path, limits
     left_out |= {name: "none of its points is left" for name in set(held.images) - set(left.images) - set(left_out)}
     if scene.check is not None:
         check = _renewed(_forgotten(scene.check, gone), left, left_out, len(set(scene.images) - set(left.images)))
-    if check is not None and check.doubts:
+    if check is not None and check.doubts and (scene.check is None or not scene.check.doubts):
         return NoMap(f"what is left cannot be trusted: {'; '.join(check.doubts)}", left_out)
     others = sum(len(image.form) for name, image in scene.images.items() if name not in gone) - left.observation_count
     return Removal(
@@ -204,11 +204,11 @@ def _renewed(check: MapCheck | None, scene: Scene, left_out: Mapping[str, str], 
     if check is None:
         return None
     cut = thinnest_cut(scene)
-    known = None if check.focal_deviation is None else dict.fromkeys(scene.images, check.focal_deviation)
+    known = dict.fromkeys(scene.images, check.focal_deviation) if check.focal_deviation else None
     return replace(
         check,
-        neck=None if cut is None else cut.points,
-        uncertainty=position_uncertainty(scene, known),
+        neck=None if cut is None or check.neck is None else cut.points,
+        uncertainty=None if check.uncertainty is None else position_uncertainty(scene, known),
         step_ratio=step_ratio(scene),
         left_out={**check.left_out, **left_out},
         removed=check.removed + gone,

@@ -21,8 +21,8 @@ from veil.geometry.camera import GUESS, Camera
 from veil.geometry.rigid import Rigid
 from veil.scene import Scene
 
-# Of more points than this a random sample is used, and its information is scaled up.
-MAX_POINTS = 3000
+# Of more points than this some of each image are used, and a random sample of the others stands for them.
+MAX_POINTS, OF_EACH_IMAGE = 3000, 30
 # For more cameras than this there are no deviations of centers: the eigenvalues would take minutes.
 MAX_CAMERAS = 200
 # The normal equations of more images than this are too large to be solved in seconds: no focal length is measured then.
@@ -44,9 +44,9 @@ def position_uncertainty(scene: Scene, known: Mapping[str, float] | None = None)
 def center_deviations(scene: Scene, known: Mapping[str, float] | None = None) -> dict[str, float]:
     """Standard deviation of each camera's center, as a share of the extent of the centers, by image.
 
-    `known` is the relative standard deviation of each image's focal length before the map; without it the focal lengths are
-    exact. The noise is what the residuals of the map say, at least half a pixel. Infinite where something is free that a map
-    must fix, or all centers coincide; empty for more cameras than `MAX_CAMERAS`.
+    `known` is the relative standard deviation of each image's focal length before the map; without it focal lengths and
+    distortion are exact. The noise is what the residuals of the map say, at least half a pixel. Infinite where something is
+    free that a map must fix, or all centers coincide; empty for more cameras than `MAX_CAMERAS`.
     """
     names = sorted(scene.images)
     if len(names) > MAX_CAMERAS:
@@ -103,10 +103,9 @@ def _prior(deviations: list[float], noise: float) -> Float64[np.ndarray, "_"]:
 
 def _normal_of_poses(scene: Scene, extent: float) -> Float64[np.ndarray, "_ _"]:
     """Normal equations without the points of poses alone, six unknowns each."""
-    chosen = sampled(len(scene.points))
-    seen = linearized(scene, chosen, extent)
+    seen = linearized(scene, extent)
     columns = 6 * seen.camera[:, None] + np.arange(6)
-    return reduced(columns, seen.by_camera, seen.point, seen.by_point, len(chosen)) * (len(scene.points) / len(chosen))
+    return reduced(columns, seen.by_camera, seen.point, seen.by_point, size=6 * len(scene.images))
 
 
 def _without_focal(scene: Scene, names: list[str], known: Mapping[str, float], noise: float) -> Float64[np.ndarray, "_ _"]:
@@ -122,19 +121,17 @@ def _without_focal(scene: Scene, names: list[str], known: Mapping[str, float], n
 def _normal(scene: Scene, names: list[str], cameras: list[Camera]) -> Float64[np.ndarray, "_ _"]:
     """Normal equations without the points: six unknowns a pose, then focal length and distortion of each of the cameras."""
     centers = np.array([scene.images[name].cam_from_world.center for name in names])
-    chosen = sampled(len(scene.points))
-    seen = linearized(scene, chosen, max(float(np.linalg.norm(np.ptp(centers, axis=0))), 1e-12))
+    seen = linearized(scene, max(float(np.linalg.norm(np.ptp(centers, axis=0))), 1e-12))
     camera_of = np.array([cameras.index(scene.images[name].camera) for name in names])[seen.camera]
     focal = np.array([camera.focal_px for camera in cameras])[camera_of]
     plane = seen.seen[:, :2] / np.where(np.abs(seen.seen[:, 2:]) > 1e-9, seen.seen[:, 2:], 1e-9)
-    by_focal = focal[:, None] * plane  # by the logarithm of the focal length
+    by_focal = (seen.root * focal)[:, None] * plane  # by the logarithm of the focal length
     by_distortion = by_focal * (plane**2).sum(axis=1, keepdims=True)
     by_distortion[~np.array([camera.focal_count + 2 < len(camera.params) for camera in cameras])[camera_of]] = 0.0
     columns = [6 * seen.camera[:, None] + np.arange(6), 6 * len(names) + 2 * camera_of[:, None] + np.arange(2)]
     by_unknown = np.concatenate([seen.by_camera, by_focal[:, :, None], by_distortion[:, :, None]], axis=2)
-    return reduced(np.concatenate(columns, axis=1), by_unknown, seen.point, seen.by_point, len(chosen)) * (
-        len(scene.points) / len(chosen)
-    )
+    size = 6 * len(names) + 2 * len(cameras)
+    return reduced(np.concatenate(columns, axis=1), by_unknown, seen.point, seen.by_point, size=size)
 
 
 def _similarity_movements(centers: np.ndarray) -> Float64[np.ndarray, "_ 7"]:
@@ -143,11 +140,20 @@ def _similarity_movements(centers: np.ndarray) -> Float64[np.ndarray, "_ 7"]:
     return np.concatenate([shift, _cross(centers), centers[:, :, None]], axis=2).reshape(3 * len(centers), FREEDOMS)
 
 
-def sampled(count: int) -> Int64[np.ndarray, "chosen"]:
-    """Rows of all of `count` points, or of a random sample of `MAX_POINTS` of them."""
+def sampled(scene: Scene) -> tuple[Int64[np.ndarray, "chosen"], Float64[np.ndarray, "chosen"]]:
+    """Rows of all points of a map, or of some of each image and a random sample of the others; and how many each stands for.
+
+    The points of an image that has few are all there: it would be lost from a random sample.
+    """
+    count = len(scene.points)
     if count <= MAX_POINTS:
-        return np.arange(count)
-    return np.sort(np.random.default_rng(0).choice(count, MAX_POINTS, replace=False))
+        return np.arange(count), np.ones(count)
+    sure = np.unique(np.concatenate([image.point_rows[:OF_EACH_IMAGE] for image in scene.images.values()]))
+    others = np.setdiff1d(np.arange(count), sure)
+    drawn = np.random.default_rng(0).choice(others, min(MAX_POINTS, len(others)), replace=False)
+    rows, stands = np.concatenate([sure, drawn]), np.full(len(sure) + len(drawn), len(others) / max(1, len(drawn)))
+    stands[: len(sure)] = 1.0
+    return rows, stands
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -155,7 +161,8 @@ class Observed:
     """Linearized observations of a map's points: the derivatives of a pixel, and which camera saw which of the points chosen.
 
     `camera` are rows of the sorted names of the images, `point` of the points chosen; `seen` are points in the camera frame.
-    `by_camera` is by rotation and by center over `extent`, `by_point` by the point over the extent.
+    `by_camera` is by rotation and by center over the extent, `by_point` by the point over the extent. Both are times `root`, of
+    how many observations each stands for.
     """
 
     camera: Int64[np.ndarray, "n"]
@@ -163,10 +170,12 @@ class Observed:
     seen: Float64[np.ndarray, "n 3"]
     by_camera: Float64[np.ndarray, "n 2 6"]
     by_point: Float64[np.ndarray, "n 2 3"]
+    root: Float64[np.ndarray, "n"]
 
 
-def linearized(scene: Scene, chosen: Int64[np.ndarray, "chosen"], extent: float) -> Observed:
-    """The observations of the `chosen` points of a map, linearized; `extent` is the unit of length."""
+def linearized(scene: Scene, extent: float) -> Observed:
+    """The observations of the points of a map (`sampled`), linearized; `extent` is the unit of length."""
+    chosen, stands = sampled(scene)
     row_of = np.full(len(scene.points), -1)
     row_of[chosen] = np.arange(len(chosen))
     parts: list[tuple[np.ndarray, ...]] = []
@@ -182,7 +191,9 @@ def linearized(scene: Scene, chosen: Int64[np.ndarray, "chosen"], extent: float)
         own = np.full(len(rows), index)
         parts.append((own, rows, image.cam_from_world.apply(points), by_camera, projection @ rotation * extent))
     camera, point, seen, by_camera, by_point = (np.concatenate(part) for part in zip(*parts, strict=True))
-    return Observed(camera=camera, point=point, seen=seen, by_camera=by_camera, by_point=by_point)
+    root = np.sqrt(stands[point])
+    by_camera, by_point = root[:, None, None] * by_camera, root[:, None, None] * by_point
+    return Observed(camera=camera, point=point, seen=seen, by_camera=by_camera, by_point=by_point, root=root)
 
 
 def _projection(pose: Rigid, points: np.ndarray, focal: float) -> Float64[np.ndarray, "n 2 3"]:
@@ -204,18 +215,19 @@ def reduced(
     by_unknown: Float64[np.ndarray, "n residuals width"],
     point: Int64[np.ndarray, "n"],
     by_point: Float64[np.ndarray, "n residuals 3"],
-    points: int,
+    *,
+    size: int,
 ) -> Float64[np.ndarray, "_ _"]:
     """Schur complement of the points in the normal equations, dense over the other unknowns.
 
-    The residuals of an observation depend on the unknowns `columns`, by the derivatives `by_unknown`. The complement is
-    U - (A^T Q) (A^T Q)^T for the Jacobians A of the unknowns and an orthonormal basis Q of the points' columns.
+    The residuals of an observation depend on the unknowns `columns` (of `size`) by the derivatives `by_unknown`. The complement
+    is U - (A^T Q) (A^T Q)^T for the Jacobians A of the unknowns and an orthonormal basis Q of the points' columns.
     U - W V^-1 W^T is not used: V is singular for points without parallax, and the rounding of its inverse would pass for
     information.
     """
     from scipy.sparse import csr_array
 
-    size, width = int(columns.max()) + 1, columns.shape[1]
+    width, points = columns.shape[1], int(point.max()) + 1
     u = np.einsum("nki,nkj->nij", by_unknown, by_unknown)
     down, right = np.repeat(columns, width, axis=1).ravel(), np.tile(columns, (1, width)).ravel()
     whole = csr_array((u.ravel(), (down, right)), shape=(size, size))

@@ -25,8 +25,8 @@ NOISE_FLOOR_PX = 0.5
 ROUNDS, LEAST_FITTED = 5, PARAMETERS + 1
 # Minimal samples of the inliers that are drawn for other optima, and how many of their poses are fitted.
 SAMPLES, SAMPLED = 16, 2
-# Other focal lengths that optima are sought with, in deviations from that of the pose (of no more than poses are searched with)
-# and the deviation with which they are held.
+# Other focal lengths that optima are sought with, in deviations of the declared one (`MOST_HELD` at most), and the deviation of
+# the log with which they are held.
 ZOOMS, HELD = (-1.5, 1.5), 1e-3
 # Numbers of deviations beyond which a focal length is contradicted, and from which on it is looked at.
 FOCAL_SIGMAS, SUSPECT_SIGMAS = 4.0, 2.0
@@ -64,7 +64,8 @@ def settled(matched: Matched, start: Estimate, *, others: Iterable[Estimate] = (
         row = 0
     again = first if row == 0 else fitted(matched, optima[row])
     # An optimum with which too few pairs agree is not fitted again, or not at all.
-    best = next(one for one in (again, optima[row], first) if one.fit is not None)
+    fits = [one for one in (again, optima[row], first) if one.fit is not None]
+    best = next((one for one in fits if one.fit is not None and one.fit.is_bound), fits[0])
     doubts = [(other, max(float(cost - costs[row]), 0.0)) for other, cost in zip(optima, costs, strict=True)]
     return _spread(best, [(other, doubt) for other, doubt in doubts[:row] + doubts[row + 1 :] if doubt <= MOST_DOUBT])
 
@@ -177,6 +178,15 @@ def _nearest_gaps(matched: Matched, estimate: Estimate) -> Float64[np.ndarray, "
     return nearest
 
 
+def _squared(step: Float64[np.ndarray, "7"], covariance: Float64[np.ndarray, "7 7"]) -> float:
+    """Squared number of deviations of a step; each parameter counts in its own deviations, so that units do not matter."""
+    scale = np.sqrt(np.diag(covariance))
+    if not scale.all():
+        return math.inf
+    own = step / scale
+    return float(own @ np.linalg.lstsq(covariance / np.outer(scale, scale), own, rcond=None)[0])
+
+
 def _spread(best: Estimate, others: Sequence[tuple[Estimate, float]]) -> Estimate:
     """The best optimum; its covariance is the second moment about it of all optima, each weighed by its likelihood.
 
@@ -190,7 +200,7 @@ def _spread(best: Estimate, others: Sequence[tuple[Estimate, float]]) -> Estimat
         step = np.append(pose_difference(best.pose, other.pose), math.log(other.camera.focal_px / best.camera.focal_px))
         if not best.fit.is_bound:
             continue
-        if step @ np.linalg.lstsq(best.fit.covariance, step)[0] <= SAME_SQUARED + 2 * doubt:
+        if _squared(step, best.fit.covariance) <= SAME_SQUARED + 2 * doubt:
             continue
         weight = math.exp(-doubt)
         total += weight

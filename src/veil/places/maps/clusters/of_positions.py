@@ -14,7 +14,7 @@ import numpy as np
 from jaxtyping import Float64
 
 from veil.errors import InputError
-from veil.geometry.camera import Camera, as_colmap
+from veil.geometry.camera import GUESS, Camera, as_colmap
 from veil.matching.neighbors import Matches
 from veil.places.maps.agreement import agreement_weights, consistent_groups, explained_shares, seen_by_map
 from veil.places.maps.check import checked
@@ -270,9 +270,9 @@ class _ClusterScenes:
             if len(groups) > 1:
                 left_out |= dict.fromkeys(sorted(set(scene.images) - group), "it contradicts its pairs with the others")
             shares = explained_shares(part, self.images, pairs)
-            known = known_before(part, self.images)
-            check = checked(part, shares, set(scene.images), pairs, self.gravity, left_out, known=known)
             departed = departed_cameras(self.images, part.images)  # freed in the maps of clusters
+            known = known_before(part, self.images) | dict.fromkeys(departed, GUESS.deviation)
+            check = checked(part, shares, set(scene.images), pairs, self.gravity, left_out, known=known)
             contradicted = contradicted_focals(departed, self.images, part.images)
             check = replace(check, focal_deviation=known_to(part, self.images), contradicted_focals=contradicted)
             if check.doubts:

@@ -196,7 +196,7 @@ class _Fit:
             by_unknown[:, None] * scale,
             problem.point_of,
             by_point[:, None] * scale,
-            len(problem.points),
+            size=poses + len(ratios),
         )
         held, across = normal[:poses, :poses], normal[:poses, poses:]
         damped = held + DAMPING * np.trace(held) / poses * np.eye(poses)
