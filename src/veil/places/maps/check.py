@@ -23,7 +23,7 @@ from veil.scene import EXPLAINED, GRAVITY_DEG, MapCheck, Scene
 MAX_CUT_IMAGES = 300
 # An image is doubtful if its map explains a smaller share of its matches, and one smaller by so much than of all matches; or if
 # noise alone moves its camera by more, as a share of the extent of the centers.
-MIN_IMAGE_MATCHES, BELOW, MAX_IMAGE_UNCERTAINTY = 0.75, 0.1, 0.05
+MIN_IMAGE_MATCHES, BELOW, MAX_IMAGE_UNCERTAINTY = 0.8, 0.08, 0.05
 # Why an image is in no map, where nothing more is known.
 TOO_FEW = "too few matches that chance does not explain"
 

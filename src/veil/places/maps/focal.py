@@ -24,7 +24,7 @@ FLOOR = 0.01
 # Formal deviations are this much too small (the same cause), and a contradiction is so many deviations.
 FORMAL, CONTRADICTION = 3.0, 3.0
 # A claim is confirmed by a map that measures the focal length as well as this, and does not contradict it.
-TELLING = 0.05
+TELLING = 0.03
 # Observations that a camera needs for a test of its focal length; COLMAP registers an image by as many.
 LEAST_OBSERVATIONS = 30
 # Maps, each anew with other focal lengths than those that the photographs contradicted in the map before.
