@@ -89,4 +89,7 @@ def test_what_cannot_be_measured() -> None:
             assumptions(descriptors, words, m=m)
     with pytest.raises(InputError, match="50 words and 90 descriptors are too few"):
         assumptions(descriptors, words[:50], m=2)
+    wide = np.hstack([descriptors, np.zeros((len(descriptors), 256 - DIM))])
+    with pytest.raises(InputError, match="at least 101 words"):
+        assumptions(wide, wide[:60], m=200)
     assert word_counts(16384) == [16384, 4096, 1024] and word_counts(600) == [600, 150]

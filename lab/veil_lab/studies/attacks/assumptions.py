@@ -90,10 +90,11 @@ def assumptions(
     Raises RangeError if m is odd, below 2, or not below the dimension, and InputError if there are too few words or rows.
     """
     require_dimension(m, descriptors.shape[1])
-    if len(words) <= max(LISTS) or len(descriptors) < 2:
+    least = max(*LISTS, m // 2) + 1
+    if len(words) < least or len(descriptors) < 2:
         raise InputError(
-            f"{len(words)} words and {len(descriptors)} descriptors are too few: more than {max(LISTS)} words and at least two "
-            "descriptors are needed"
+            f"{len(words)} words and {len(descriptors)} descriptors are too few: for m = {m} at least {least} words "
+            "and two descriptors are needed"
         )
     lifting = HybridSubspaces(descriptors, words, m=m, seed=seed)
     rows = range(min(measured, len(descriptors)))
