@@ -21,9 +21,9 @@ from veil.scene import EXPLAINED, GRAVITY_DEG, MapCheck, Scene
 
 # Stoer and Wagner's minimum cut takes cubic time.
 MAX_CUT_IMAGES = 300
-# An image is doubtful if its map explains a smaller share of its matches, and one smaller by so much than of all matches; or if
-# noise alone moves its camera by more, as a share of the extent of the centers.
-MIN_IMAGE_MATCHES, BELOW, MAX_IMAGE_UNCERTAINTY = 0.8, 0.08, 0.05
+# An image is doubtful if its map explains less than `MIN_IMAGE_MATCHES` of its matches, and less than of all matches by
+# `BELOW_ALL`. It is also doubtful if noise alone moves its camera by more than `MAX_IMAGE_UNCERTAINTY` of the extent of the centers.
+MIN_IMAGE_MATCHES, BELOW_ALL, MAX_IMAGE_UNCERTAINTY = 0.8, 0.08, 0.05
 # Why an image is in no map, where nothing more is known.
 TOO_FEW = "too few matches that chance does not explain"
 
@@ -59,9 +59,9 @@ def doubtful_images(
 ) -> dict[str, str]:
     """Reasons to leave images out of a map that stands otherwise, by name (mapping.md#the-check).
 
-    They are images of whose matches the map explains too few, the worst first, each without the pairs of those before it; and
-    images that noise alone moves too far. Where noise moves anything anywhere, it says nothing of one image. `shares` and
-    `pairs` are as for `checked`, `known` as for `veil.places.maps.uncertainty.center_deviations`.
+    The map explains too few matches of an image, or noise alone moves its camera too far. The image with the smallest share is
+    named first, and its pairs do not count for the others. Infinite deviations are those of all images, and name none. `shares`
+    and `pairs` are as for `checked`, `known` as for `veil.places.maps.uncertainty.center_deviations`.
     """
     reasons = {
         name: f"noise alone moves it by {deviation:.0%} of the map's extent"
@@ -72,7 +72,7 @@ def doubtful_images(
     while left:
         of_image, whole = _explained(left, pairs)
         worst = min(of_image, key=lambda name: of_image[name])
-        if of_image[worst] >= min(MIN_IMAGE_MATCHES, whole - BELOW):
+        if of_image[worst] >= min(MIN_IMAGE_MATCHES, whole - BELOW_ALL):
             break
         reasons[worst] = f"the map explains {of_image[worst]:.0%} of its matches"
         left = {pair: share for pair, share in left.items() if worst not in pair}
