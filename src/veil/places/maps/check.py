@@ -22,7 +22,7 @@ from veil.scene import EXPLAINED, GRAVITY_DEG, MapCheck, Scene
 # Stoer and Wagner's minimum cut takes cubic time.
 MAX_CUT_IMAGES = 300
 # An image is doubtful if its map explains less than `MIN_IMAGE_MATCHES` of its matches, and less than of all matches by
-# `BELOW_ALL`. It is also doubtful if noise alone moves its camera by more than `MAX_IMAGE_UNCERTAINTY` of the extent of the centers.
+# `BELOW_ALL`. It is also doubtful if noise alone moves its camera by more than `MAX_IMAGE_UNCERTAINTY` of the centers' extent.
 MIN_IMAGE_MATCHES, BELOW_ALL, MAX_IMAGE_UNCERTAINTY = 0.8, 0.08, 0.05
 # Why an image is in no map, where nothing more is known.
 TOO_FEW = "too few matches that chance does not explain"
