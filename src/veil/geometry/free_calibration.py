@@ -79,6 +79,13 @@ class FreeCamera:
     offsets: Float64[np.ndarray, "5"] = field(default_factory=lambda: np.zeros(5))
 
 
+def calibrated(xy: Float64[np.ndarray, "points 2"], offsets: Float64[np.ndarray, "5"]) -> Float64[np.ndarray, "points 2"]:
+    """Places in the declared camera's normalized plane of directions (x, y, 1), by the offsets of a `FreeCamera`."""
+    wide, high = math.exp(offsets[0] + offsets[3]), math.exp(offsets[0] - offsets[3])
+    x, y = xy.T
+    return np.stack([wide * x + offsets[4] * y + offsets[1], high * y + offsets[2]], axis=1)
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Sights:
     """Points of the world and what a camera saw of them, in the declared camera's normalized plane.
@@ -103,9 +110,7 @@ class Sights:
 
     def _gap(self, in_camera: np.ndarray, offsets: np.ndarray) -> Float64[np.ndarray, "sights dim"]:
         """Differences of the projections of camera coordinates (sights, 3) from what was seen: two a point, one a line."""
-        x, y = in_camera[:, 0] / in_camera[:, 2], in_camera[:, 1] / in_camera[:, 2]
-        wide, high = math.exp(offsets[0] + offsets[3]), math.exp(offsets[0] - offsets[3])
-        u, v = wide * x + offsets[4] * y + offsets[1], high * y + offsets[2]
+        u, v = calibrated(in_camera[:, :2] / in_camera[:, 2:], offsets).T
         if self.as_lines:
             return (self.seen[:, 0] * u + self.seen[:, 1] * v + self.seen[:, 2])[:, None]
         return np.stack([u - self.seen[:, 0], v - self.seen[:, 1]], axis=1)

@@ -11,14 +11,17 @@ from scipy.spatial.transform import Rotation
 
 from veil.errors import InputError, RangeError
 from veil.forms import Subsets
+from veil.geometry.camera import as_colmap
+from veil.geometry.free_calibration import FreeCamera, calibrated
 from veil.geometry.rigid import Rigid, rotation_angle_deg
 from veil.matching.inverted_index import index_map, unshared_log_odds, vocabulary_candidates
 from veil.places.poses.answer import Localization, NoPose
 from veil.places.poses.by_words import localize_words
+from veil.places.poses.evidence import CALIBRATION_DOUBT, contradicts_calibration
 from veil.places.poses.judge import AMBIGUOUS
 from veil.places.poses.matches import Estimate
 from veil.places.poses.options import UprightOptions, WordOptions
-from veil.places.poses.upright import UprightWeighing
+from veil.places.poses.upright import UprightWeighing, pairs_around
 from veil.places.poses.upright_problem import UprightProblem
 from worlds import generator, world
 from worlds.word_uploads import random_ids
@@ -222,6 +225,45 @@ def problem_of(form: Subsets) -> tuple[UprightProblem, UprightWeighing]:
         options=UprightOptions(),
     )
     return problem, UprightWeighing(problem=problem, unshared=unshared_log_odds(form, VOCABULARY))
+
+
+def printed(offsets: np.ndarray) -> tuple[UprightWeighing, Estimate]:
+    """A query whose keypoints a camera with such offsets saw, and the pose that explains it best for the declared camera."""
+    problem, weighing = problem_of(query(6.0))
+    directions = np.column_stack([calibrated(problem.seen, offsets), np.ones(len(problem.seen))])
+    keypoints = np.asarray(as_colmap(PLACE.camera).img_from_cam(directions)).astype(np.float32)
+    weighing = replace(weighing, problem=replace(problem, keypoints=keypoints))
+    middle = SCENE.points.mean(axis=0)
+    center = middle + math.exp(-offsets[0]) * (TRUTH.center - middle)  # from farther away the place is as small
+    start = Estimate(pose=Rigid(rotation=TRUTH.rotation, translation=-TRUTH.rotation @ center), camera=PLACE.camera)
+    return weighing, weighing.improved(weighing.weighed(weighing.fitted(start))).estimate
+
+
+@pytest.mark.parametrize(("share", "is_print"), [(1.0, False), (0.96, False), (0.9, True), (0.85, True), (0.7, True)])
+def test_a_print_is_told_by_the_keypoints_around_its_pose(share: float, is_print: bool) -> None:
+    """Planted: a print that fills such a share. Twin: pairs that agree with the pose alone do not tell 0.9 and 0.85."""
+    weighing, estimate = printed(np.array([math.log(share), 0.02, -0.03, 0.0, 0.0]) if share < 1 else np.zeros(5))
+    best = weighing.weighed(estimate)
+    rows = np.arange(len(best))
+    assert contradicts_calibration(pairs_around(weighing, best), estimate, rows, weighing.doubt) == is_print
+    near = weighing.matched(estimate, weighing.problem.options.match_px)
+    assert contradicts_calibration(near, estimate, np.arange(len(near.keypoint_rows))) == (share == 0.7)
+
+
+def test_another_camera_is_weighed_as_the_declared_one_is() -> None:
+    """Second method: moving the keypoints back gives the declared camera the pairs that the other one has."""
+    offsets = np.array([math.log(0.8), 0.02, -0.03, 0.01, 0.01])
+    weighing, estimate = printed(offsets)
+    truth = Estimate(pose=TRUTH, camera=PLACE.camera)
+    free, plain = weighing.weighed(truth, offsets=offsets), problem_of(query(6.0))[1].weighed(truth)
+    shared = np.isin(free.keypoint_rows * 10_000 + free.point_rows, plain.keypoint_rows * 10_000 + plain.point_rows)
+    assert shared.mean() > 0.95 and len(free) > 0.95 * len(plain)
+    zoom = math.log(estimate.camera.focal_px / PLACE.camera.focal_px)
+    declared = FreeCamera(pose=estimate.pose, offsets=np.array([zoom, 0.0, 0.0, 0.0, 0.0]))
+    other = FreeCamera(pose=TRUTH, offsets=offsets)
+    ratio = 2 * math.log(10) * (weighing.weighed(estimate).log10_nfa - free.log10_nfa)
+    assert weighing.doubt(other, declared) == pytest.approx(ratio) and ratio > 10 * CALIBRATION_DOUBT
+    assert weighing.doubt(FreeCamera(pose=Rigid(rotation=np.eye(3), translation=np.ones(3))), declared) == -math.inf
 
 
 @pytest.mark.slow

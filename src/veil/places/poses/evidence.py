@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -119,7 +120,13 @@ def _chance(matched: Matched, shares: np.ndarray, places: int, inliers: int, flo
     return pose_log10_nfa(inliers, count, agreement, matched.sampling) + size * math.log10(max(len(feature_of) / count, 1.0))
 
 
-def pictured(matched: Matched, estimate: Estimate, evidence: PoseEvidence, views: MapViews | None) -> bool:
+# Of two cameras of a query, how much better the first explains it: twice the log likelihood ratio.
+Doubt = Callable[[FreeCamera, FreeCamera], float]
+
+
+def pictured(
+    matched: Matched, estimate: Estimate, evidence: PoseEvidence, views: MapViews | None, doubt: Doubt | None = None
+) -> bool:
     """Whether the camera more likely saw a photograph of the place, on a wall or a screen, than the place itself.
 
     That is so in each of four cases (docs/theory/localization.md#what-a-camera-could-have-seen):
@@ -130,6 +137,8 @@ def pictured(matched: Matched, estimate: Estimate, evidence: PoseEvidence, views
     - A camera of another calibration explains the pairs clearly better.
     - All features lie in a window of the picture though the place extends beyond it, and such a camera explains the pairs
       about as well.
+
+    `doubt` compares two cameras, by default by how well the pairs fit.
     """
     rows = evidence.rows
     size = (
@@ -137,7 +146,7 @@ def pictured(matched: Matched, estimate: Estimate, evidence: PoseEvidence, views
     )
     if size < LEAST_SIZE or (size < SMALLER and (matched.fits_in(ROOM * size) or _contradicted(matched, estimate))):
         return True
-    return contradicts_calibration(matched, estimate, rows) or _may_be_framed(matched, estimate, rows, views)
+    return contradicts_calibration(matched, estimate, rows, doubt) or _may_be_framed(matched, estimate, rows, views)
 
 
 def _may_be_framed(matched: Matched, estimate: Estimate, rows: Int64[np.ndarray, "_"], views: MapViews | None) -> bool:
@@ -198,27 +207,39 @@ def _contradicted(matched: Matched, estimate: Estimate) -> bool:
     return float(np.isin(trusted, agreeing).mean()) < MAJORITY
 
 
-def tolerance(camera: Camera) -> Float64[np.ndarray, "5"]:
-    """Largest offsets of a calibration from a declared one, as `FreeCamera` has them."""
+def tolerance(camera: Camera, least_focal: float = TOLERANCE[0]) -> Float64[np.ndarray, "5"]:
+    """Largest offsets of a calibration from a declared one, as `FreeCamera` has them; the focal ratio's at least as given."""
     focal = UNKNOWN_REACH if is_searched(camera.focal) else FOCAL_SIGMAS * camera.focal.deviation
-    return np.array([max(TOLERANCE[0], focal), *TOLERANCE[1:]])
+    return np.array([max(least_focal, focal), *TOLERANCE[1:]])
 
 
-def contradicts_calibration(matched: Matched, estimate: Estimate, rows: Int64[np.ndarray, "_"]) -> bool:
+def contradicts_calibration(
+    matched: Matched, estimate: Estimate, rows: Int64[np.ndarray, "_"], doubt: Doubt | None = None
+) -> bool:
     """Whether the pairs fit far better with another calibration than with the declared one.
 
     A photograph of a photograph is seen by its own camera followed by a homography: five more parameters, all far off unless it
     fills the picture (docs/theory/localization.md, Eq. 5). The test is the likelihood ratio (Wilks 1938) of the best camera to
-    the best one within the tolerance of a declared calibration, with Laplace's law for the distances. It also finds poses that
-    are turned away from the right one.
+    the best one within the tolerance of a declared calibration, with Laplace's law for the distances. The fit begins at the
+    pose's own calibration and at those of the `PRINTS`. It also finds poses that are turned away from the right one. `doubt`
+    takes the place of the ratio where the pairs are not all that tells; the focal length is then known to its deviation.
     """
     if len(rows) < LEAST_FOR_CALIBRATION:
         return False
-    observed, start, reach = matched.normalized(matched.camera), _free(matched, estimate), tolerance(matched.camera)
-    other = _gathered(matched, observed, start, rows, ANY_REACH, -ANY_REACH)
-    if other is None or (np.abs(other.offsets) <= reach).all():
-        return False
-    return _doubt(matched, observed, start, other, reach, ANY_REACH, -ANY_REACH) > CALIBRATION_DOUBT
+    observed, declared = matched.normalized(matched.camera), _free(matched, estimate)
+    reach = tolerance(matched.camera) if doubt is None else tolerance(matched.camera, 0.0)
+    for start in (declared, *(_shrunk(declared, observed.take(rows), share) for share in PRINTS)):
+        other = _gathered(matched, observed, start, rows, ANY_REACH, -ANY_REACH)
+        if other is None or (np.abs(other.offsets) <= reach).all():
+            continue
+        if doubt is None:
+            found = _doubt(matched, observed, declared, other, reach, ANY_REACH, -ANY_REACH)
+        else:
+            near = observed.take(matched.nearest(observed.residuals(other), matched.limit(matched.camera)))
+            found = min(doubt(other, declared), doubt(other, near.fitted(other, reach)))
+        if found > CALIBRATION_DOUBT:
+            return True
+    return False
 
 
 def _gathered(

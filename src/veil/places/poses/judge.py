@@ -24,7 +24,7 @@ from veil.geometry.gravity_consensus import ConsensusOptions, apart_deg, contrad
 from veil.geometry.robust.acceptance import Acceptance
 from veil.geometry.views import MapViews
 from veil.places.poses.answer import Localization, NoPose
-from veil.places.poses.evidence import NESTED, PoseEvidence, beyond_chance, pictured, too_few, weigh
+from veil.places.poses.evidence import NESTED, Doubt, PoseEvidence, beyond_chance, pictured, too_few, weigh
 from veil.places.poses.joint import contradicted_focal, settled, solved_camera
 from veil.places.poses.matches import Estimate, Matched
 
@@ -345,6 +345,7 @@ class Claim(WeighedPose):
     - `by_chance`: sentence of a pose that chance explains, with `inliers`, `count` and `log10_nfa` to be filled in.
     - `correspondences`: number of pairs, or of features in words, that the pose was searched among; `count`: the number that
       sentences name as all of them.
+    - `doubt`: how much better one camera explains the query than another, where the pairs are not all that tells.
     """
 
     matched: Matched
@@ -354,6 +355,7 @@ class Claim(WeighedPose):
     by_chance: str
     correspondences: int
     count: int
+    doubt: Doubt | None = None
 
 
 def judge(claim: Claim, rival: Callable[[], Rival | None], limits: Acceptance) -> Localization | NoPose:
@@ -384,7 +386,7 @@ def judge(claim: Claim, rival: Callable[[], Rival | None], limits: Acceptance) -
     contradiction = contradicted_focal(matched, known)
     if contradiction is not None:
         return refused(contradiction, Remedy("give", "Features.camera"))
-    if unchecked is not evidence or pictured(matched, known, evidence, claim.views):
+    if unchecked is not evidence or pictured(matched, known, evidence, claim.views, claim.doubt):
         return refused(IMPOSSIBLE)
     other = rival()
     if other is not None:

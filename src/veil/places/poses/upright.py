@@ -21,7 +21,8 @@ from jaxtyping import Bool, Float32, Float64, Int64
 from scipy.spatial import cKDTree
 
 from veil.errors import InputError, Remedy
-from veil.geometry.camera import Camera
+from veil.geometry.camera import Camera, zoomed
+from veil.geometry.free_calibration import FreeCamera, calibrated
 from veil.geometry.robust.pose_and_focal import is_searched
 from veil.geometry.robust.significance import P3P, SAME_PX, apart, pose_log10_samples
 from veil.geometry.robust.upright_search import Kept, nothing_kept, search_pairs
@@ -43,6 +44,9 @@ SHIFTS_PX, DIRECTIONS = (12.0, 20.0, 30.0), 6
 PARTS = (1.0, 0.5)
 # A pair of a keypoint and a point near it is taken to be right with this probability when its words are weighed.
 RIGHT = 0.5
+# A pose is asked among all pairs of a keypoint and a point that it shows within this distance, in pixels, whether a camera of
+# another calibration explains more of them.
+AROUND_PX = 15.0
 # Rounds in which the pairs of a pose are gathered anew and the pose is fitted to them; the first ones reach farther.
 ROUNDS, WIDE_ROUNDS, WIDE = 8, 3, 2.0
 
@@ -103,15 +107,17 @@ class UprightWeighing:
         *,
         keypoints: Bool[np.ndarray, "features"] | None = None,
         points: Bool[np.ndarray, "points"] | None = None,
+        offsets: Float64[np.ndarray, "5"] | None = None,
     ) -> UprightEvidence:
         """Evidence for a pose among the `keypoints` and `points` (masks), by default all (words_upright.md#evidence).
 
+        `offsets` are those of a free calibration (`FreeCamera`); the focal length is then theirs, not that of the estimate.
         Of the numbers of pairs within the `PARTS` of the limit the least likely one counts.
         """
         problem = self.problem
         allowed = np.flatnonzero(self._places if keypoints is None else self._places & keypoints)
         seen = cKDTree(problem.seen[allowed])
-        rows, projected = self._visible(estimate)
+        rows, projected = self._visible(estimate, offsets)
         if points is not None:
             rows, projected = rows[points[rows]], projected[points[rows]]
         limit = problem.options.match_px / problem.camera.focal_px
@@ -156,7 +162,19 @@ class UprightWeighing:
 
     def matched(self, estimate: Estimate, limit_px: float) -> MatchedPoints:
         """Pairs of keypoints and points that an estimate shows nearest to each other, within `limit_px`."""
-        keypoint_rows, point_rows = self.pairs(estimate, limit_px)
+        return self._matched(*self.pairs(estimate, limit_px), limit_px)
+
+    def around(self, estimate: Estimate, reach_px: float) -> MatchedPoints:
+        """All pairs of a keypoint and a point that an estimate shows within `reach_px`; they agree within the usual limit."""
+        rows, projected = self._visible(estimate)
+        near = self._all_seen.query_ball_point(projected, reach_px / self.problem.camera.focal_px, return_sorted=True)
+        keypoint_rows = np.concatenate([np.empty(0, dtype=np.int64), *(np.asarray(own, dtype=np.int64) for own in near)])
+        point_rows = np.repeat(rows, [len(own) for own in near])
+        return self._matched(keypoint_rows, point_rows, self.problem.options.match_px)
+
+    def _matched(
+        self, keypoint_rows: Int64[np.ndarray, "pairs"], point_rows: Int64[np.ndarray, "pairs"], limit_px: float
+    ) -> MatchedPoints:
         return MatchedPoints(
             camera=self.problem.camera,
             observations=self.problem.keypoints,
@@ -173,17 +191,30 @@ class UprightWeighing:
         first, second = _mutual(projected, self._all_seen, limit_px / self.problem.camera.focal_px)
         return first, rows[second]
 
-    def _visible(self, estimate: Estimate) -> tuple[Int64[np.ndarray, "visible"], Float64[np.ndarray, "visible 2"]]:
+    def _visible(
+        self, estimate: Estimate, offsets: Float64[np.ndarray, "5"] | None = None
+    ) -> tuple[Int64[np.ndarray, "visible"], Float64[np.ndarray, "visible 2"]]:
         """Rows of the map's points that the camera could see, and their places in the declared camera's normalized plane."""
-        problem = self.problem
-        in_camera = estimate.pose.apply(problem.scene.points)
+        problem, pose = self.problem, estimate.pose
+        if offsets is None:
+            camera = estimate.camera
+            offsets = np.array([math.log(camera.focal_px / problem.camera.focal_px), 0.0, 0.0, 0.0, 0.0])
+        else:
+            camera = zoomed(problem.camera, math.exp(offsets[0]))
+        in_camera = pose.apply(problem.scene.points)
         ahead = np.flatnonzero(in_camera[:, 2] > 1e-9)
-        zoom = estimate.camera.focal_px / problem.camera.focal_px
-        xy = zoom * in_camera[ahead, :2] / in_camera[ahead, 2:]
+        xy = calibrated(in_camera[ahead, :2] / in_camera[ahead, 2:], offsets)
         within = (np.abs(xy) <= problem.half).all(axis=1)
         ahead, xy = ahead[within], xy[within]
-        possible = views_of(problem.scene).possible(estimate.camera, estimate.pose, problem.scene.points, ahead)
+        possible = views_of(problem.scene).possible(camera, pose, problem.scene.points, ahead)
         return ahead[possible], xy[possible]
+
+    def doubt(self, other: FreeCamera, declared: FreeCamera) -> float:
+        """Twice the log likelihood ratio of two cameras, by all keypoints and their words (words_upright.md, Eq. 9 and 10)."""
+        first, second = (
+            self.weighed(Estimate(pose=one.pose, camera=self.problem.camera), offsets=one.offsets) for one in (other, declared)
+        )
+        return 2 * math.log(10) * (second.log10_nfa - first.log10_nfa) if math.isfinite(first.log10_nfa) else -math.inf
 
     def _by_chance(self, projected: np.ndarray, seen: cKDTree, limit: float) -> float:
         """Mean number of pairs where all points are shown beside their places."""
@@ -270,7 +301,7 @@ def localize_upright(
     if not weighed:
         return NoPose(reason=f"no pose of the search explains the {count} features; {problem.doubt}", correspondences=count)
     best = weighing.improved(weighed[0]) if beyond_chance(weighed[0].evidence, options) else weighed[0]
-    matched, evidence = _matched(weighing, best, options), best.evidence
+    matched, evidence = pairs_around(weighing, best), best.evidence
 
     def against(_: PoseEvidence) -> str | None:
         contradicted = weighing.log_odds_of_words(best) < AGAINST
@@ -286,6 +317,7 @@ def localize_upright(
         by_chance=BY_CHANCE + problem.doubt,
         correspondences=count,
         count=len(problem.keypoints),
+        doubt=weighing.doubt,
     )
     contest = UprightContest(weighing=weighing, best=best)
     others = [other.estimate for other in weighed[1:]]
@@ -312,10 +344,14 @@ def _poses(problem: UprightProblem, options: WordOptions, progress: Progress | N
     return problem.refined(kept)[: upright.compared]
 
 
-def _matched(weighing: UprightWeighing, best: UprightEvidence, options: WordOptions) -> MatchedPoints:
-    """Pairs near a pose, within the inlier threshold; those that are its evidence come first."""
-    near = weighing.matched(best.estimate, max(options.max_error_px, weighing.problem.options.match_px))
-    more = ~np.isin(near.keypoint_rows, best.keypoint_rows) & ~np.isin(near.point_rows, best.point_rows)
+def pairs_around(weighing: UprightWeighing, best: UprightEvidence) -> MatchedPoints:
+    """All pairs of a keypoint and a point that a pose shows around it; those that are its evidence come first.
+
+    Pairs that agree with the pose alone would let no other calibration explain more.
+    """
+    near = weighing.around(best.estimate, AROUND_PX)
+    points = len(weighing.problem.scene.points)
+    more = ~np.isin(near.keypoint_rows * points + near.point_rows, best.keypoint_rows * points + best.point_rows)
     return replace(
         near,
         keypoint_rows=np.concatenate([best.keypoint_rows, near.keypoint_rows[more]]),
