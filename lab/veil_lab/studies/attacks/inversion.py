@@ -141,7 +141,7 @@ def inversion_study(
     for photograph in photographs:
         truth = publish(photograph.features).vectors
         sparse = points_map(photograph.frame, photograph.features.keypoints, truth)
-        pictures.append(_inverted(photograph, RAW, 0, raw, sparse, decided=1.0, distance=0.0))
+        pictures.append(inverted(photograph, RAW, 0, raw, sparse, decided=1.0, distance=0.0))
         _tell(progress, len(pictures), total)
     for turn, m in enumerate(dims):
         forms = [
@@ -161,7 +161,7 @@ def inversion_study(
                 pictures.append(_from_estimates(photograph, name, raw, estimates, forms[place], codebook))
             if direct is not None:
                 sparse = subspaces_map(photograph.frame, photograph.features.keypoints, forms[place])
-                pictures.append(_inverted(photograph, DIRECT, m, direct, sparse, decided=1.0, distance=None))
+                pictures.append(inverted(photograph, DIRECT, m, direct, sparse, decided=1.0, distance=None))
             _tell(progress, len(photographs) * (turn + 1) + place + 1, total)
     return pictures
 
@@ -180,10 +180,10 @@ def _from_estimates(
     gap = np.linalg.norm(points[decided] - publish(photograph.features).vectors[decided], axis=1)
     sparse = points_map(photograph.frame, photograph.features.keypoints, points)
     distance = float(gap.mean()) if len(gap) else float("nan")
-    return _inverted(photograph, name, form.m, raw, sparse, decided=float(decided.mean()), distance=distance)
+    return inverted(photograph, name, form.m, raw, sparse, decided=float(decided.mean()), distance=distance)
 
 
-def _inverted(
+def inverted(
     photograph: UntrainedPhotograph,
     attack: str,
     m: int,
@@ -193,7 +193,7 @@ def _inverted(
     decided: float,
     distance: float | None,
 ) -> Inverted:
-    """The picture that `network` makes of its input, with its errors."""
+    """The picture that `network` makes of the map `sparse`, with its errors; the other arguments are fields of `Inverted`."""
     rgb = network.invert([sparse])[0]
     errors = quality(photograph.frame.crop(photograph.rgb), rgb)
     return Inverted(
@@ -245,13 +245,13 @@ class InversionRow:
 def rows(pictures: Sequence[Inverted]) -> list[InversionRow]:
     """Rows of mean results, one for each attack and m, in the order of [P23] Table 1."""
     cases = dict.fromkeys((item.attack, item.m) for item in pictures)
-    table = [_row([item for item in pictures if (item.attack, item.m) == case]) for case in cases]
+    table = [mean_row([item for item in pictures if (item.attack, item.m) == case]) for case in cases]
     rank = {attack: place for place, attack in enumerate(ORDER)}
     return sorted(table, key=lambda row: (row.m, rank.get(row.attack, len(ORDER))))
 
 
-def _row(items: Sequence[Inverted]) -> InversionRow:
-    """The row of the pictures of one attack at one m."""
+def mean_row(items: Sequence[Inverted]) -> InversionRow:
+    """The row of mean results over the pictures `items`, of one attack at one m."""
     distances = [item.distance for item in items if item.distance is not None and np.isfinite(item.distance)]
     return InversionRow(
         attack=items[0].attack,

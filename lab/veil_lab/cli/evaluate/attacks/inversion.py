@@ -11,6 +11,7 @@ import numpy as np
 from veil.attacks.distribution.nearest import entries
 from veil.cli.common import (
     OCTAVE,
+    Arguments,
     Bar,
     Commands,
     at_least,
@@ -94,8 +95,8 @@ def _inversion(arguments: EvaluateInversion) -> int:
     direct = None if arguments.direct is None else read_weights(arguments.direct)
     words = bundled_codebook() if arguments.codebook is None else read_codebook(arguments.codebook)
     database = bundled_decoys() if arguments.database is None else read_codebook(arguments.database)
-    photographs = _photographs(arguments)
-    _require_other_photographs(photographs, words, database)
+    photographs = untrained_photographs(arguments)
+    require_other_photographs(photographs, words, database)
     space = words.raw_space
     with Bar("inverting") as bar:
         pictures = inversion_study(
@@ -129,9 +130,10 @@ def _inversion(arguments: EvaluateInversion) -> int:
     return 0
 
 
-def _photographs(arguments: EvaluateInversion) -> list[UntrainedPhotograph]:
+def untrained_photographs(arguments: Arguments) -> list[UntrainedPhotograph]:
     """Photographs with their features, evenly taken from those that the arguments name; blank ones are left out.
 
+    `arguments` are those of the command: `photos`, `photographs`, `max_features` and `first_octave`.
     Raises InputError for fewer than two.
     """
     named = named_pictures(arguments.photos)
@@ -151,7 +153,7 @@ def _photographs(arguments: EvaluateInversion) -> list[UntrainedPhotograph]:
     return photographs
 
 
-def _require_other_photographs(photographs: Sequence[UntrainedPhotograph], *books: Codebook) -> None:
+def require_other_photographs(photographs: Sequence[UntrainedPhotograph], *books: Codebook) -> None:
     """Raise InputError if one of the photographs made one of the codebooks."""
     for book in books:
         known = sum(item.features.image_digest[:8].hex() in book.provenance.image_digests for item in photographs)
