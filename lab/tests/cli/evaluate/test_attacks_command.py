@@ -1,4 +1,4 @@
-"""`veil evaluate attacks`, `defenses`, `inversion` and `word-inversion` on small photographs: what they print, write and refuse."""
+"""`veil evaluate attacks`, `defenses`, `inversion` and `word-inversion` on small photographs: output, records and refusals."""
 
 from __future__ import annotations
 
