@@ -155,7 +155,8 @@ def draw_inversions(
     `originals` are crops of photographs (256x256 px) by name. Raises InputError if there is no picture of one of them.
     """
     shown = {(item.name, item.attack): item for item in pictures if item.m in (0, m)}
-    attacks = [attack for attack in ORDER if any(key[1] == attack for key in shown)]
+    drawn_from = dict.fromkeys(attack for _, attack in shown)
+    attacks = [attack for attack in dict.fromkeys((*ORDER, *drawn_from)) if attack in drawn_from]
     missing = [name for name in originals if not any(key[0] == name for key in shown)]
     if missing or not originals:
         raise InputError(f"nothing was reconstructed at m = {m} of {missing[0] if missing else 'any photograph'}")
