@@ -16,6 +16,7 @@ from veil.codebooks.codebook import Codebook
 from veil.device.protection import DELTA
 from veil.errors import InputError, RangeError
 from veil.inversion.maps import Inverts, points_map, words_map
+from veil.ldp.budget import outward
 from veil.ldp.composition import composed_epsilon
 from veil.ldp.mechanism import SubsetMechanism
 from veil.mechanisms.public import publish
@@ -90,7 +91,7 @@ def equal_epsilon(epsilon: float, *, m: int, words: int, of: int) -> float:
     if not equal >= 0:
         raise RangeError(
             f"{words} words send the true one more often than {of} at epsilon {epsilon:g}, whatever theirs is; "
-            f"use an epsilon of at least {epsilon - equal:.3g}"
+            f"use an epsilon of at least {outward(epsilon - equal, 3)}"
         )
     return equal
 

@@ -141,7 +141,7 @@ def _law_cells(row: WordInversion, asked: dict[SubsetMechanism, float]) -> tuple
     law = row.law
     if law is None:
         return ("",) * 6
-    epsilon = "∞" if law.epsilon == float("inf") else f"{law.epsilon:.3f}"
+    epsilon = "∞" if law.epsilon == float("inf") else outward(law.epsilon)
     return (
         str(law.m),
         f"{asked[law]:g}" if law in asked else "",
