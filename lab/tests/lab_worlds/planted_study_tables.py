@@ -23,7 +23,6 @@ from veil_lab.studies.attacks.assumptions import LISTS, Assumptions
 from veil_lab.studies.attacks.by_descriptor import DescriptorRow
 from veil_lab.studies.attacks.defenses import DefenseRow, Recovery, default_defenses
 from veil_lab.studies.attacks.distribution import DecoyRow, EstimateRow
-from veil_lab.studies.attacks.inversion import Gap, InversionRow
 from veil_lab.studies.attacks.learned import LearnedRow
 from veil_lab.studies.attacks.neighborhoods import NeighborhoodRow
 from veil_lab.studies.attacks.positions import PositionRow
@@ -39,6 +38,7 @@ from veil_lab.studies.localization.tile_localization import TileFormRow, TileRow
 from veil_lab.studies.localization.upright_localization import UprightRow, UprightSetting
 from veil_lab.studies.localization.word_localization_settings import METRIC, LocalizationRow
 from veil_lab.studies.matching.retrieval_recall import RETRIEVED, RecallRow
+from veil_lab.studies.pictures.inversion import Gap, InversionRow
 from veil_lab.training.view_tuning import TunedPlace
 from worlds.planted_tables import LONG, planted
 

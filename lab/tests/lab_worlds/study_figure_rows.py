@@ -18,13 +18,13 @@ from veil_lab.report.queries import draw_forged, draw_queries
 from veil_lab.report.tiles import draw_tiles
 from veil_lab.report.view_ratios import draw_view_ratios
 from veil_lab.studies.attacks.defenses import DefenseRow, Recovery, default_defenses
-from veil_lab.studies.attacks.inversion import ORDER, InversionRow, Inverted
 from veil_lab.studies.attacks.positions import ATTACKS, PositionTrial
 from veil_lab.studies.localization.acceptance_counts import OBSERVATION_KINDS, QueryAnswer
 from veil_lab.studies.localization.forged_answers import ForgedAnswer
 from veil_lab.studies.localization.robustness import RobustnessTrial
 from veil_lab.studies.localization.tile_localization import AgainstRaw, TileFormRow, TileRow, TileSetting
 from veil_lab.studies.localization.word_localization_settings import LocalizationRow, Setting
+from veil_lab.studies.pictures.inversion import ORDER, InversionRow, Inverted
 from veil_lab.training.view_fit import RatedCandidates
 from worlds import generator
 

@@ -29,8 +29,8 @@ from veil.report.figures import (
     log2_axis,
 )
 from veil_lab.studies.attacks.defenses import DefenseRow
-from veil_lab.studies.attacks.inversion import ORDER, RAW, InversionRow, Inverted
 from veil_lab.studies.attacks.positions import PositionTrial, position_histograms, position_rows
+from veil_lab.studies.pictures.inversion import ORDER, RAW, InversionRow, Inverted
 
 EDGES_PX = np.logspace(-2, 3, 31)
 # Color, dash and label of each attack; a dashed curve is for lines without one of their defenses.

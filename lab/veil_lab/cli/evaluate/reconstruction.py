@@ -46,17 +46,17 @@ from veil.trials.reconstruction_run import Run
 from veil_lab.files.scenes import ReferenceScene, read_scene
 from veil_lab.report.attacks import draw_inversions
 from veil_lab.report.localization import draw_curve, draw_maps
-from veil_lab.studies.attacks.inversion import RAW, Inverted, mean_row
-from veil_lab.studies.mapping.map_pictures import evenly, map_pictures
 from veil_lab.studies.mapping.reconstruction import map_points
+from veil_lab.studies.pictures.inversion import RAW, Inverted, mean_row
+from veil_lab.studies.pictures.map_pictures import evenly, map_pictures
 
 # The image is doubled before SIFT begins, as COLMAP does.
 FIRST_OCTAVE = -1
-SHOWN = 3  # photographs in --pictures
+SHOWN = 3  # photographs in --reconstructions
 EXAMPLES = """\
   veil evaluate reconstruction strecha/fountain-P11 strecha/entry-P10 --json maps.json --figure maps.png
   veil evaluate reconstruction strecha/fountain-P11 --gravity-noise 0 0.25 0.5 1 2 --curve noise.png
-  veil evaluate reconstruction lund_door --draws 1 --max-features 2000 --pictures pictures.png
+  veil evaluate reconstruction lund_door --draws 1 --max-features 2000 --reconstructions pictures.png
   veil evaluate reconstruction phone/ --camera SIMPLE_RADIAL,1254.6,567,756,0.0027    no reference: COLMAP's is one
 """
 
@@ -84,7 +84,7 @@ class EvaluateReconstruction(Record):
     workers: int = option("image pairs at a time that are matched (default 2)", default=2, parse=at_least(1))
     figure: Path | None = option("draw cameras and points of each scene (.png or .svg)", parse=picture, metavar="FILE")
     curve: Path | None = option("draw success against gravity noise (.png or .svg)", metavar="FILE")
-    pictures: Path | None = option(
+    reconstructions: Path | None = option(
         "draw what all keypoints, and the map of lines, show of photographs (.png or .svg)", parse=picture, metavar="FILE"
     )
     json: Path | None = json_file()
@@ -109,17 +109,17 @@ def _reconstruction(arguments: EvaluateReconstruction) -> int:
         for run in _runs(subject, arguments, warm=number > 0):
             runs.append(run)
             explain(arguments, _line(run))
-            if arguments.pictures and run.leakage is not None and run.method == "lines" and scene.name not in shown:
+            if arguments.reconstructions and run.leakage is not None and run.method == "lines" and scene.name not in shown:
                 shown[scene.name] = _pictures(scene, subject, run.leakage)
         write_json(arguments.json if str(arguments.json) != "-" else None, {"runs": [run.as_json() for run in runs]})
     write_json(arguments.json, {"runs": [run.as_json() for run in runs]})
     say(arguments, "")
     say_table(arguments, summary_table(runs))
-    if arguments.pictures and shown:
+    if arguments.reconstructions and shown:
         say(arguments, "")
         say_table(arguments, picture_table(shown))
-        _draw_pictures(arguments.pictures, scenes, shown)
-        report(arguments, arguments.pictures, "the pictures")
+        _draw_pictures(arguments.reconstructions, scenes, shown)
+        report(arguments, arguments.reconstructions, "the pictures")
     if arguments.figure:
         draw_maps(arguments.figure, runs, {scene.name: scene.cam_from_world for scene in scenes})
         report(arguments, arguments.figure, "the maps")

@@ -35,7 +35,7 @@ from veil.files.photographs.pictures import named_pictures, read_picture, read_r
 from veil.mechanisms.profile import Profile
 from veil.report.tables import Name, Table, fixed, names, numbers, percent
 from veil_lab.report.attacks import draw_inversions, draw_similarity
-from veil_lab.studies.attacks.inversion import (
+from veil_lab.studies.pictures.inversion import (
     DIMS,
     Gap,
     InversionRow,

@@ -18,7 +18,7 @@ from veil.ldp.budget import outward
 from veil.ldp.mechanism import SubsetMechanism
 from veil.report.tables import Name, Table, fixed, numbers
 from veil_lab.cli.evaluate.attacks.inversion import require_other_photographs, untrained_photographs
-from veil_lab.studies.attacks.word_inversion import WordInversion, WordInversionJson, equal_epsilon, word_inversion_study
+from veil_lab.studies.pictures.word_inversion import WordInversion, WordInversionJson, equal_epsilon, word_inversion_study
 
 EXAMPLES = """\
   veil evaluate word-inversion bsds500/ --inverter words.npz --dictionary own.npz --photographs 20 --json pictures.json

@@ -21,7 +21,15 @@ from veil.inversion.quality import quality
 from veil.mechanisms.public import publish
 from veil.space import Space
 from veil_lab.report.attacks import draw_inversions, draw_similarity
-from veil_lab.studies.attacks.inversion import Attack, Inverted, UntrainedPhotograph, gaps, inversion_study, known_attacks, rows
+from veil_lab.studies.pictures.inversion import (
+    Attack,
+    Inverted,
+    UntrainedPhotograph,
+    gaps,
+    inversion_study,
+    known_attacks,
+    rows,
+)
 from worlds import generator, sift_like
 
 SIFT = Space(descriptor="sift", normalization="L2", dim=128)

@@ -2,6 +2,8 @@
 
 [G20] (Geppert et al. 2020) draws one picture from all keypoints, which a map of points needs, and one from the projections of
 an image's points in a map of lines. Descriptors are raw in both, the attacker's best case. Nothing draws what lines hide.
+
+A file of its own: pictures from maps know nothing of attacks and laws, which the other studies of pictures are about.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ from veil.features import Features
 from veil.inversion.maps import Inverts, points_map
 from veil.mechanisms.public import publish
 from veil.trials.position_leakage import PositionLeakage
-from veil_lab.studies.attacks.inversion import RAW, Inverted, UntrainedPhotograph, inverted
+from veil_lab.studies.pictures.inversion import RAW, Inverted, UntrainedPhotograph, inverted
 
 LINE_MAP = "line map"
 

@@ -13,7 +13,7 @@ from veil.inversion.maps import SIDE, Kind, SparseMap
 from veil.mechanisms.public import publish
 from veil.space import Space
 from veil.trials.position_leakage import PositionLeakage
-from veil_lab.studies.mapping.map_pictures import evenly, map_pictures
+from veil_lab.studies.pictures.map_pictures import evenly, map_pictures
 from worlds import generator, sift_like
 
 

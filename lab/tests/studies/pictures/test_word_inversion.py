@@ -15,8 +15,8 @@ from veil.geometry.camera import guessed
 from veil.inversion.maps import SIDE, Kind, SparseMap
 from veil.ldp.mechanism import SubsetMechanism
 from veil.space import Space
-from veil_lab.studies.attacks.inversion import UntrainedPhotograph
-from veil_lab.studies.attacks.word_inversion import equal_epsilon, word_inversion_study
+from veil_lab.studies.pictures.inversion import UntrainedPhotograph
+from veil_lab.studies.pictures.word_inversion import equal_epsilon, word_inversion_study
 from worlds import generator, sift_like
 
 BOOK = bundled_codebook()

@@ -23,7 +23,7 @@ from veil.mechanisms.public import publish
 from veil.mechanisms.words import to_words
 from veil.progress import Progress
 from veil.randomness import seeded
-from veil_lab.studies.attacks.inversion import RAW, InversionRow, Inverted, UntrainedPhotograph, inverted, mean_row
+from veil_lab.studies.pictures.inversion import RAW, InversionRow, Inverted, UntrainedPhotograph, inverted, mean_row
 
 Source = Literal["raw descriptors", "true words", "words", "random words"]
 
