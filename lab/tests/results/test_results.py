@@ -95,6 +95,12 @@ def test_what_nothing_vouches_for_fails(text: str, named: str) -> None:
         rendered(text, {"forms": record()})
 
 
+def test_empty_cells_at_the_end_are_no_part_of_a_key() -> None:
+    """A citation has no spaces at its ends, so that it could not name such a row."""
+    table = ResultTable(columns=("from", "m", "SSIM"), rows=(("raw", "", "0.6"), ("words", "2", "0.5"), ("words", "4", "0.4")))
+    assert list(table.keys()) == ["raw", "words, 2", "words, 4"] and table.cell("raw", "SSIM") == "0.6"
+
+
 def test_epsilons_come_with_what_they_mean() -> None:
     """Oracle: Eq. 2 of docs/theory/words.md in floats, and the plain sum of epsilons, which one feature spends.
 
