@@ -20,6 +20,7 @@ import argparse
 import hashlib
 import math
 import os
+import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -124,6 +125,7 @@ def mapped(scene: ReferenceScene, images: Mapping[str, Message | Features]) -> R
     """Cells on the map of images: photographs, points, observations of a point, and errors."""
     built = map_images(images, options=MappingOptions(workers=1))
     if isinstance(built, NoMap):
+        print(f"{scene.name}: {built.reason}", file=sys.stderr, flush=True)
         return "no map", "", "", ""
     errors = map_errors(poses_of(built), scene.cam_from_world)
     content = built.map.scene

@@ -33,8 +33,8 @@ class Marks:
 def test_a_map_of_lines_draws_the_features_that_it_names() -> None:
     """Planted: a fifth of the positions, a pixel off. Broken twins: descriptors of other rows; the true keypoints."""
     random = generator("map pictures")
-    keypoints = random.permutation(SIDE * SIDE)[:100]
-    keypoints = np.column_stack([keypoints % (SIDE - 1), keypoints // SIDE]).astype(np.float32) + 0.5
+    cells = random.permutation(SIDE * SIDE)[:100]
+    keypoints = np.column_stack([cells % (SIDE - 1), cells // SIDE]).astype(np.float32) + np.float32(0.5)
     features = Features(
         keypoints=keypoints,
         descriptors=sift_like(random, 100),
