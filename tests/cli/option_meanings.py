@@ -248,6 +248,12 @@ MEANINGS = (
         "faces enroll, faces renew, faces verify, faces revoke, faces identify",
     ),
     Meaning("--receipt", "path", "where receipts of deletions are written", "map remove, client delete, client map delete"),
+    Meaning(
+        "--reconstructions",
+        "path",
+        "picture of what networks draw, beside the photographs",
+        "evaluate inversion, evaluate reconstruction",
+    ),
     Meaning("--resume", "flag", "an interrupted training goes on", "lab train attacks, lab train inversion"),
     Meaning(
         "--same-place",
