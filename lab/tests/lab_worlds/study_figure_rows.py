@@ -82,7 +82,7 @@ def _inversions(path: Path) -> None:
     def made(name: str, attack: str) -> Inverted:
         rgb = RANDOM.integers(0, 255, (256, 256, 3), dtype=np.uint8)
         told: dict[str, Any] = {"features": 900, "decided": 1.0, "distance": 0.1, "mae": 0.2, "ssim": 0.5, "psnr": 12.0}
-        return Inverted(name=name, attack=attack, m=0 if attack == "raw" else 4, rgb=rgb, **told)
+        return Inverted(name=name, lifting="sub-hybrid", attack=attack, m=0 if attack == "raw" else 4, rgb=rgb, **told)
 
     originals = {name: RANDOM.integers(0, 255, (256, 256, 3), dtype=np.uint8) for name in ("a", "b")}
     title = "m = 4, SSIM beside the name of the attack; four photographs of the door"
@@ -92,7 +92,7 @@ def _inversions(path: Path) -> None:
 def _similarity(path: Path) -> None:
     def row(attack: str, m: int, ssim: float) -> InversionRow:
         told: dict[str, Any] = {"pictures": 20, "mae": 0.2, "psnr": 12.0, "decided": 1.0, "distance": 0.1}
-        return InversionRow(attack=attack, m=m, ssim=ssim, interval=(ssim - 0.03, ssim + 0.03), **told)
+        return InversionRow(lifting="sub-hybrid", attack=attack, m=m, ssim=ssim, interval=(ssim - 0.03, ssim + 0.03), **told)
 
     rows = [row("raw", 0, 0.6)]
     rows += [row(attack, m, 0.5 - 0.05 * k - 0.01 * m) for k, attack in enumerate(ORDER[1:]) for m in DIMS]
