@@ -35,6 +35,7 @@ from veil.randomness import seeded
 RAW, DIRECT = "raw", "direct"
 # The order of [P23] Table 1, best first.
 ORDER = (RAW, "database", "clustering", DIRECT, "nearest")
+ATTACKS = ("database", "clustering", "nearest")
 DIMS = (2, 4, 8, 16)
 # The lifting on which networks of direct inversion are trained.
 TRAINED: Strategy = "sub-hybrid"
@@ -118,7 +119,7 @@ def known_attacks(words: Points, public: Points, *, seed: int) -> dict[str, Atta
         )
         return estimated(name, target)[0]
 
-    return {name: partial(run, name) for name in ("database", "clustering", "nearest")}
+    return {name: partial(run, name) for name in ATTACKS}
 
 
 def inversion_study(

@@ -35,6 +35,7 @@ from veil.mechanisms.profile import STRATEGIES, Strategy
 from veil.report.tables import Table, fixed, names, numbers, percent
 from veil_lab.report.attacks import draw_inversions, draw_similarity
 from veil_lab.studies.attacks.inversion import (
+    ATTACKS,
     DIMS,
     TRAINED,
     Gap,
@@ -50,7 +51,7 @@ from veil_lab.studies.attacks.inversion import (
 EXAMPLES = """\
   veil evaluate inversion bsds500/ --codebook words.npz --database public.npz --photographs 20 --json inversion.json
   veil evaluate inversion bsds500/ --codebook words.npz --database public.npz --direct direct.npz --reconstructions pictures.png
-  veil evaluate inversion bsds500/ --codebook words.npz --database public.npz --lifting random sub-hybrid --m 2 4 6
+  veil evaluate inversion bsds500/ --codebook words.npz --database public.npz --lifting random sub-hybrid --attacks nearest
 """
 
 
@@ -68,6 +69,7 @@ class EvaluateInversion(Record):
     codebook: Path | None = option("codebook whose words are the decoys (default: the bundled one)", metavar="FILE")
     database: Path | None = option("the attacker's descriptors (default: the bundled pool)", metavar="FILE")
     lifting: tuple[Strategy, ...] = option("ways of lifting (default sub-hybrid)", default=(TRAINED,), choices=STRATEGIES)
+    attacks: tuple[str, ...] = option("attacks on subspaces (default: all)", default=ATTACKS, choices=ATTACKS)
     m: tuple[int, ...] = option("dimensions of the subspaces (default 2 4 8 16)", default=DIMS, parse=at_least(2))
     photographs: int | None = option("photographs to invert, evenly taken (default: all)", parse=at_least(1), metavar="N")
     max_features: int = option(
@@ -105,10 +107,11 @@ def _inversion(arguments: EvaluateInversion) -> int:
     photographs = _photographs(arguments)
     _require_other_photographs(photographs, words, database)
     space = words.raw_space
+    known = known_attacks(entries(words, space), entries(database, space), seed=arguments.seed)
     with Bar("inverting") as bar:
         pictures = inversion_study(
             photographs,
-            known_attacks(entries(words, space), entries(database, space), seed=arguments.seed),
+            {name: attack for name, attack in known.items() if name in arguments.attacks},
             raw=network_of(weights),
             direct=None if direct is None else network_of(direct),
             codebook=words,
