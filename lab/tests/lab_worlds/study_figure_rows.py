@@ -11,7 +11,7 @@ import numpy as np
 from veil.attacks.matches.view_weights import ViewWeights
 from veil.geometry.rigid import Rigid
 from veil.trials.reconstruction_run import ErrorStatistics, Run
-from veil_lab.report.attacks import draw_defenses, draw_inversions, draw_position_attacks, draw_similarity
+from veil_lab.report.attacks import draw_defenses, draw_inversions, draw_oracle, draw_position_attacks, draw_similarity
 from veil_lab.report.curves import draw_accuracy, draw_descriptors
 from veil_lab.report.localization import draw_curve, draw_localization, draw_maps
 from veil_lab.report.queries import draw_forged, draw_queries
@@ -279,11 +279,18 @@ def _view_ratios(path: Path) -> None:
     draw_view_ratios(path, [rated], ViewWeights())
 
 
+def _oracle(path: Path) -> None:
+    fall = 0.9 - 0.1 * np.log10(np.arange(1, 30_001))
+    curves = {"sift": np.stack([fall, fall / 3]), "aliked-n16rot": np.stack([fall + 0.1, fall / 2])}
+    draw_oracle(path, curves, title="10 photographs, sub-hybrid lifting, m = 2")
+
+
 FIGURES: Mapping[str, Callable[[Path], None]] = {
     "matching": _matching,
     "descriptors": _descriptors,
     "defenses": _defenses,
     "inversions": _inversions,
+    "oracle": _oracle,
     "similarity": _similarity,
     "localization": _localization,
     "positions": _positions,
