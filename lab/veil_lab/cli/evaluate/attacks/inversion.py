@@ -206,7 +206,7 @@ def inversion_table(rows: Sequence[InversionRow]) -> Table:
             (
                 row.lifting,
                 row.attack,
-                str(row.m or ""),
+                str(row.m),
                 fixed(row.distance, 3),
                 percent(row.decided),
                 fixed(row.mae, 3),
