@@ -59,10 +59,7 @@ def main() -> None:
 def _features(name: str, pictures: list[tuple[str, Path]], each: int) -> list[Features]:
     """At most `each` features of each photograph, drawn at random."""
     network, random = usable([name]).networks[name], np.random.default_rng(0)  # type: ignore[list-item, index]
-    found = [
-        extract(read_picture(path), name, extraction_options(name, MOST), network)  # type: ignore[arg-type]
-        for _, path in progress(pictures, name)
-    ]
+    found = [extract(read_picture(path), name, extraction_options(name, MOST), network) for _, path in progress(pictures, name)]
     bundled_books(name).require_others(item.image_digest for item in found)
     return [item.drawn(each, random) for item in found]
 

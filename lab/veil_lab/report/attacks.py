@@ -27,6 +27,7 @@ from veil.report.figures import (
     drawn,
     legend_below,
     log2_axis,
+    series,
 )
 from veil_lab.studies.attacks.defenses import DefenseRow
 from veil_lab.studies.attacks.inversion import ORDER, RAW, InversionRow, Inverted
