@@ -180,7 +180,8 @@ MEANINGS = (
         "--lifting",
         "choice",
         "way of lifting to subspaces",
-        "faces create, evaluate attacks, evaluate identification, evaluate faces, evaluate histories, evaluate protection",
+        "faces create, evaluate attacks, evaluate inversion, evaluate localization, evaluate identification, evaluate faces, "
+        "evaluate histories, evaluate protection",
     ),
     Meaning("--list", "flag", "what is there is printed", "serve token, serve backup, serve tiles"),
     Meaning(

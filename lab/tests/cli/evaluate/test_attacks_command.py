@@ -157,6 +157,7 @@ def test_pictures_get_worse_with_the_attack(
     content = json.loads(record.read_text())
     validate("evaluate-inversion", content)
     ssim = {row["attack"]: row["ssim"] for row in content["rows"]}
+    assert {row["lifting"] for row in content["rows"]} == {"none", "sub-hybrid"}
     assert set(ssim) == {"raw", "database", "clustering", "nearest"} and ssim["raw"] > ssim["nearest"]
     assert content["photographs"] == 2 and content["weights"]["direct"] is None and len(content["pictures"]) == 8
     assert "photograph by photograph" in capsys.readouterr().out
@@ -164,6 +165,9 @@ def test_pictures_get_worse_with_the_attack(
     assert run("evaluate", "inversion", victims, "--photographs", 1, "--max-features", 100) == 1
     assert "two photographs" in capsys.readouterr().err
     assert run("evaluate", "inversion", victims, "--photographs", 2, "--m", 2, "--shown-m", 4, "--reconstructions", drawn) == 1
+    capsys.readouterr()
+    assert run("evaluate", "inversion", victims, "--lifting", "random", "hybrid", "--figure", figure) == 1
+    assert "one way of lifting" in capsys.readouterr().err
 
 
 @pytest.mark.slow

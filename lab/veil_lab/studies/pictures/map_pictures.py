@@ -38,11 +38,11 @@ def map_pictures(
         photograph = UntrainedPhotograph(name=name, rgb=rgb, features=features[name])
         vectors = publish(features[name]).vectors
         every = points_map(photograph.frame, features[name].keypoints, vectors)
-        pictures.append(inverted(photograph, RAW, 0, raw, every, decided=1.0, distance=0.0))
+        pictures.append(inverted(photograph, raw, every, attack=RAW, distance=0.0))
         rows = leakage.rows.get(name, np.empty(0, dtype=np.int64))
         named = points_map(photograph.frame, leakage.positions.get(name, np.empty((0, 2))), vectors[rows])
         share = len(rows) / len(vectors)
-        pictures.append(inverted(photograph, LINE_MAP, 0, raw, named, decided=share, distance=0.0))
+        pictures.append(inverted(photograph, raw, named, attack=LINE_MAP, decided=share, distance=0.0))
     return pictures
 
 

@@ -132,7 +132,7 @@ def word_inversion_study(
 
 def _from_raw(photograph: UntrainedPhotograph, raw: Inverts) -> Inverted:
     sparse = points_map(photograph.frame, photograph.features.keypoints, publish(photograph.features).vectors)
-    return inverted(photograph, RAW, 0, raw, sparse, decided=1.0, distance=0.0)
+    return inverted(photograph, raw, sparse, attack=RAW, distance=0.0)
 
 
 def _from_words(
@@ -141,4 +141,4 @@ def _from_words(
     randomness = seeded(f"{case} {photograph.name} {law.m} {law.epsilon!r}")
     drawn = to_words(photograph.features, mechanism=law, dictionary=dictionary, randomness=randomness)
     sparse = words_map(photograph.frame, photograph.features.keypoints, drawn.form, dictionary)
-    return inverted(photograph, "words", law.m, network, sparse, decided=1.0, distance=None)
+    return inverted(photograph, network, sparse, attack="words", m=law.m)
