@@ -243,7 +243,7 @@ def test_the_best_attack_is_that_of_all_photographs() -> None:
     words = [finding("posterior", "word", 1, 100, named=45), finding("votes", "word", 2, 100, named=40)]
     assert best([words], 1) == RecoveredShare(attack="votes", share=0.02, features=100, photographs=1, uploads=1, named=0.45)
     assert best([two[2:3]], 1) == NotRun(reason="no attack could be run")
-    hurried = finding("lattice", "descriptor", 40, 40)
+    hurried = finding("lattice", "descriptor", 9, 9)
     by_modes = RecoveredShare(attack="modes", share=0.01, features=100, photographs=1, uploads=1)
     assert best([[finding("modes", "descriptor", 1, 100), hurried]], 1) == by_modes
 

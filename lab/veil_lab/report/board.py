@@ -8,7 +8,7 @@ from veil.report.page_templates import page_template
 from veil.report.tables import Name, Number, Table, Words, fixed, numbers, percent
 from veil.version import __version__
 from veil_lab.studies.attacks.form_releases import GRAVITY_SIGMA_DEG
-from veil_lab.studies.board.recovery import WITHIN
+from veil_lab.studies.board.recovery import LEAST_PART, WITHIN
 from veil_lab.studies.board.rows import BoardOptions, BoardRow, BoardScene, MapCounts, NotRun, RecoveredShare
 from veil_lab.studies.board.study import ATTACKED, OTHERS, POSITION_SAMPLES, RUN_SECONDS
 from veil_lab.studies.localization.answer_counts import LEVEL, WRONG_DEG, WRONG_SHARE, AnswerCounts
@@ -125,7 +125,8 @@ def sentences(options: BoardOptions) -> list[str]:
         f"upload, or those of the {OTHERS} nearest photographs beside it, or those of near repeats among them. At most "
         f"{ATTACKED} queries are attacked, {options.features} features of each.",
         f"Attacks on one upload have {RUN_SECONDS:g} processor seconds together, and those that compare uploads as many again.",
-        "An attack without time for all features runs on fewer of them, drawn at random. Below half it is not the best.",
+        "An attack without time for all features runs on fewer of them, drawn at random. Below "
+        f"{100 * LEAST_PART:g} % of the features it is not the best.",
         "The vertex attack is left out: behind the compression it takes some ten seconds for each descriptor.",
         "Named: percent of words that an attack names right, which gives a descriptor to the size of the word's cell.",
         "The attacker has all that is public, the raw map among it, and trained networks. It lacks the secret and the decoys.",

@@ -20,13 +20,15 @@ from veil_lab.studies.localization.false_acceptance import ReferencePlace
 
 # Distance within which a descriptor counts as recovered, in parts of its length.
 WITHIN = 0.2
-LEFT_OUT = ("vertex", "oracle")
+LEFT_OUT = ("vertex", "oracle", "database", "matched photographs")
 SCORED = tuple(attack for attack in ATTACKS if attack.units in ("descriptor", "word") and attack.name not in LEFT_OUT)
 """Attacks that may be the best one: those that estimate descriptors or name words.
 
-The oracle is left out, which nobody has, and the vertex attack. Behind a compression it takes ten seconds for each descriptor,
-and never recovered most (docs/choose.md).
+Three others need what the attacker lacks: an oracle, the pool of decoys, or raw photographs of the place. The vertex attack
+takes ten seconds for each descriptor behind a compression, and never recovered most (docs/choose.md).
 """
+# An attack is not the best if it had time for a smaller part of the features than this.
+LEAST_PART = 0.1
 
 
 def compares(attack: Attack) -> bool:
@@ -40,9 +42,10 @@ def recovered_shares(released: FormScene, setting: FormSetting, attacks: Sequenc
         reason = "all descriptors are sent" if setting.descriptors == "raw" else "no descriptors are sent"
         yield from [NotRun(reason=reason)] * 3
         return
-    comparing = tuple(attack for attack in attacks if compares(attack))
+    comparing = [attack for attack in attacks if compares(attack)]
+    of_one = [attack for attack in attacks if attack.family not in ("repeat", "views")]
     targets = {name: released.target(setting, name) for name in released.victims}
-    alone = {name: findings([released.attacked(setting, name, own, attacks)]) for name, own in targets.items()}
+    alone = {name: findings([released.attacked(setting, name, own, of_one)]) for name, own in targets.items()}
     yield best(list(alone.values()), 1)
 
     def beside(name: str, others: Sequence[str], more: Sequence[Attack] = ()) -> list[Finding]:
@@ -71,8 +74,8 @@ def repeats_of(place: ReferencePlace, name: str, others: Sequence[str]) -> dict[
 def best(by_photograph: Sequence[Sequence[Finding]], uploads: int) -> RecoveredShare | NotRun:
     """The attack that recovers most descriptors, by the findings on each photograph.
 
-    Oracles do not count. An attack is not the best if it ran on fewer photographs than another, or had time for less than half
-    of the features.
+    Oracles do not count. An attack is not the best if it ran on fewer photographs than another, or on less than `LEAST_PART` of
+    the features.
     """
     scores: dict[str, list[Score]] = {}
     for photograph in by_photograph:
@@ -83,7 +86,7 @@ def best(by_photograph: Sequence[Sequence[Finding]], uploads: int) -> RecoveredS
         return NotRun(reason="no attack could be run")
     most = max(map(len, scores.values()))
     attacked = {attack: sum(score.recovered.total for score in parts) for attack, parts in scores.items()}
-    enough = max(attacked.values()) / 2
+    enough = LEAST_PART * max(attacked.values())
     whole = {attack: parts for attack, parts in scores.items() if len(parts) == most and attacked[attack] >= enough}
     shares = {attack: _pooled([score.within[WITHIN] for score in parts]) for attack, parts in whole.items()}
     named = [_pooled([score.recovered for score in parts]) for parts in whole.values() if parts[0].unit == "word"]
