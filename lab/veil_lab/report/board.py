@@ -100,7 +100,7 @@ def _share(recovered: RecoveredShare | NotRun, uploads: int) -> str:
 def _repeats(row: BoardRow) -> str:
     """The share from near repeats, or why these were not attacked where other uploads were."""
     if isinstance(row.near, NotRun):
-        return NONE if isinstance(row.one, NotRun) else f"not run: {row.near.reason}"
+        return NONE if isinstance(row.one, NotRun) else row.near.reason
     return _share(row.near, 0)
 
 
