@@ -68,7 +68,12 @@ def test_a_run_goes_on_where_it_stopped(
     stopped, whole = tmp_path / "stopped.json", tmp_path / "whole.json"
     stopped.write_text(json.dumps({**asked, "scenes": [door.as_json(), broken.as_json()]}))
     tried: list[str] = []
-    monkeypatch.setattr("veil_lab.cli.board._scene", lambda study, name, *rest: tried.append(name) or BoardScene(scene=name))
+
+    def measured(study: object, name: str, *_: object) -> BoardScene:
+        tried.append(name)
+        return BoardScene(scene=name)
+
+    monkeypatch.setattr("veil_lab.cli.board._scene", measured)
     command = ["lab", "board", str(tmp_path / "data"), "--forms", "raw", "--resume", str(stopped)]
     assert main([*command, "--json", str(whole)]) == 0
     assert tried == ["broken", "new"]
