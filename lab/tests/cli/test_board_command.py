@@ -74,7 +74,7 @@ def test_a_run_goes_on_where_it_stopped(
         return BoardScene(scene=name)
 
     monkeypatch.setattr("veil_lab.cli.board._scene", measured)
-    command = ["lab", "board", str(tmp_path / "data"), "--forms", "raw", "--resume", str(stopped)]
+    command = ["lab", "board", str(tmp_path / "data"), "--forms", "raw", "--measured", str(stopped)]
     assert main([*command, "--json", str(whole)]) == 0
     assert tried == ["broken", "new"]
     assert [scene for scene in json.loads(whole.read_text())["scenes"] if scene["scene"] == "door"] == [door.as_json()]

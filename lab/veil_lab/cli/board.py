@@ -29,8 +29,8 @@ from veil_lab.studies.localization.false_acceptance import ReferencePlace
 
 EXAMPLES = """\
   veil lab board untuned/et fox -o board.html
-  veil lab board untuned --attacked-features 50 --json board.json     all scenes of a folder
-  veil lab board untuned --attacked-features 50 --resume board.json   go on where that run stopped
+  veil lab board untuned --attacked-features 50 --json board.json         all scenes of a folder
+  veil lab board untuned --attacked-features 50 --measured board.json     go on where that run stopped
 """
 NAMES = tuple(setting.name for setting in BOARD_FORMS)
 
@@ -61,7 +61,7 @@ class Board(Record):
         parse=at_least(4),
     )
     seed: int = option("seed of releases and of attacked features (default %(default)s)", default=0, parse=at_least(0))
-    resume: Path | None = option("JSON of a run that stopped: the scenes in it are not measured again", metavar="FILE")
+    measured: Path | None = option("JSON of a run that stopped: its scenes are not measured again", metavar="FILE")
     output: Path | None = option("page to write (.html)", short="-o", metavar="FILE")
     json: Path | None = json_file()
 
@@ -116,8 +116,8 @@ def _asked(arguments: Board) -> dict:
 
 
 def _finished(arguments: Board) -> dict[str, BoardScene]:
-    """The measured scenes of the run that is resumed, by name. Raises InputError if its options were others."""
-    path = arguments.resume
+    """The scenes of the run that goes on, by name. Raises InputError if its options were others."""
+    path = arguments.measured
     if path is None:
         return {}
     try:
@@ -125,11 +125,11 @@ def _finished(arguments: Board) -> dict[str, BoardScene]:
         options = {key: content.get(key) for key in _asked(arguments)}
         scenes = [BoardScene.from_json(scene) for scene in content["scenes"]]
     except (ValueError, TypeError, KeyError, AttributeError) as error:
-        raise FileFormatError(f"{path} is no JSON of `veil lab board` ({error!r}); leave out --resume") from None
+        raise FileFormatError(f"{path} is no JSON of `veil lab board` ({error!r}); leave out --measured") from None
     for key, asked in _asked(arguments).items():
         if options[key] != asked:
             told = f"{key.replace('_', ' ')}: {options[key]!r} in the file, {asked!r} now"
-            raise InputError(f"{path} was measured with other options ({told}); give the same ones, or leave out --resume")
+            raise InputError(f"{path} was measured with other options ({told}); give the same ones, or leave out --measured")
     return {scene.scene: scene for scene in scenes if scene.rows}
 
 
