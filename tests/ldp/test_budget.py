@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from fractions import Fraction
 
 import pytest
@@ -128,3 +129,12 @@ def test_numbers_for_people() -> None:
         *("0", "0.1", "10", "657.4", "20197", "3710", "infinite")
     ]
     assert float(f"{657.3400001:.4g}") < 657.3400001 < float(outward(657.3400001))
+
+
+@pytest.mark.parametrize("value", [math.nan, -1.0, -5e-324, -math.inf])
+@pytest.mark.parametrize("told", [outward, inward])
+def test_what_is_no_loss_is_refused_and_not_printed(told: Callable[[float], str], value: float) -> None:
+    """NaN was told as "NaN" here and as "infinite" by the client in TypeScript, which has the same vectors."""
+    with pytest.raises(RangeError, match=f"is >= 0, got {value!r}; check the numbers"):
+        told(value)
+    assert told(-0.0) == "0"

@@ -30,6 +30,15 @@ test("losses are rounded up, as in Python", () => {
   assert.ok(vectors.losses.some(([repr]) => Number(general(double(repr), 4)) < double(repr)));
 });
 
+test("what is no loss is refused in the same words as in Python", () => {
+  for (const [repr, told] of vectors.no_losses) {
+    const error = thrown(() => outward(double(repr)));
+    assert.ok(error instanceof InputError);
+    assert.equal(error.message, told);
+  }
+  assert.deepEqual(vectors.no_losses.map(([repr]) => repr), ["nan", "-1.0", "-5e-324", "-inf"]);
+});
+
 test("e^epsilon and the probability of the true word are the same fractions, and the same laws are refused", () => {
   let refused = 0;
   for (const { dictionarySize, epsilon, m, odds, truth, refused: told } of vectors.mechanisms) {

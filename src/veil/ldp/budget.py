@@ -138,21 +138,28 @@ def outward(value: float, digits: int = 4) -> str:
     """Privacy loss, or an attack's probability of success, as text for people, rounded up to a number of digits.
 
     It is never less than what was lost. A value with no more digits than that is told as it is typed: 0.1 is "0.1".
+    Raises RangeError unless the value is >= 0: NaN is no loss.
     """
-    return _rounded(value, Context(prec=digits, rounding=ROUND_CEILING))
+    return _rounded(value, digits, ROUND_CEILING)
 
 
 def inward(value: float, digits: int = 4) -> str:
-    """Rest of a budget as text for people, rounded down to a number of digits."""
-    return _rounded(value, Context(prec=digits, rounding=ROUND_FLOOR))
+    """Rest of a budget, or a lower bound, as text for people, rounded down to a number of digits.
+
+    Raises RangeError unless the value is >= 0.
+    """
+    return _rounded(value, digits, ROUND_FLOOR)
 
 
-def _rounded(value: float, context: Context) -> str:
-    """Value as text, rounded to the context's digits and in its direction; "infinite" if it is."""
+def _rounded(value: float, digits: int, rounding: str) -> str:
+    """Value as text with a number of digits; "infinite" if it is. Digits before the point are all kept."""
+    if not value >= 0:
+        raise RangeError(
+            f"a privacy loss or a probability is >= 0, got {float(value)!r}; check the numbers it was computed from"
+        )
     if math.isinf(value):
         return "infinite"
-    # Digits before the point are all kept: 12346 is not 1.235E+4.
-    if value >= 10**context.prec:
-        return str(math.ceil(value) if context.rounding == ROUND_CEILING else math.floor(value))
     # The shortest decimal that reads back as the value: the exact binary one of 0.1 would be rounded up to 0.1001.
-    return f"{context.create_decimal(Decimal(repr(float(value)))).normalize():f}"
+    decimal = Decimal(repr(abs(float(value))))
+    context = Context(prec=max(digits, decimal.adjusted() + 1), rounding=rounding)
+    return f"{context.create_decimal(decimal).normalize():f}"
