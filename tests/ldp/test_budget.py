@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from veil.errors import RangeError, ReleaseRefused, Remedy
-from veil.ldp.budget import Budget, Charge, inward, outward, total
+from veil.ldp.budget import Budget, Charge, inward, outward, outward_percent, total
 from veil.ldp.composition import composed_epsilon
 from veil.ldp.mechanism import SubsetMechanism
 
@@ -129,6 +129,20 @@ def test_numbers_for_people() -> None:
         *("0", "0.1", "10", "657.4", "20197", "3710", "infinite")
     ]
     assert float(f"{657.3400001:.4g}") < 657.3400001 < float(outward(657.3400001))
+
+
+@given(st.integers(0, 9999), st.integers(-9, 0))
+def test_percentages_have_the_digits_of_their_shares(count: int, exponent: int) -> None:
+    """Oracle: fractions of the decimal as it is written. Four digits are told as they are, fewer are rounded up from them."""
+    share = f"{count}e{exponent - 4}"
+    assert Fraction(outward_percent(float(share), 4)) == 100 * Fraction(share)
+    assert 100 * Fraction(share) <= Fraction(outward_percent(float(share), 2)) <= Fraction(share) * 110
+
+
+def test_a_percentage_is_no_binary_product() -> None:
+    """Broken twin: 100 * 0.07 is above 7."""
+    assert [outward_percent(share) for share in (0.07, 0.29, 0.57, 0.123401, 1.0, 0.0)] == ["7", "29", "57", "12.4", "100", "0"]
+    assert [outward(100 * share, 3) for share in (0.07, 0.57)] == ["7.01", "57"]
 
 
 @pytest.mark.parametrize("value", [math.nan, -1.0, -5e-324, -math.inf])

@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping
 
 from veil.errors import InputError, RangeError
-from veil.ldp.budget import outward
+from veil.ldp.budget import outward, outward_percent
 from veil.ldp.composition import composed_epsilon
 from veil.ldp.mechanism import SubsetMechanism
 from veil_lab.results.record import ResultTable
@@ -69,7 +69,7 @@ def _cell(name: str, values: Mapping[str, str]) -> str | None:
         words, m = (int(values[key].replace(",", "")) for key in ("words", "m"))
         law = SubsetMechanism(dictionary_size=words, epsilon=float(values["epsilon"].replace("∞", "inf")), m=m)
         if name == TRUE_WORD:
-            return f"{outward(100 * float(law.truth), 3)} %"
+            return f"{outward_percent(float(law.truth))} %"
         features = int(values["features"].replace(",", ""))
         return outward(composed_epsilon({law: features}, float(values["delta"])))
     except (KeyError, ValueError, RangeError):

@@ -143,6 +143,15 @@ def outward(value: float, digits: int = 4) -> str:
     return _rounded(value, digits, ROUND_CEILING)
 
 
+def outward_percent(share: float, digits: int = 3) -> str:
+    """Probability or share as a number of percent for people, rounded up to a number of digits, without the unit.
+
+    The decimal point is moved: 100 * 0.07 is 7.000000000000001 in binary, which would be told as 7.01.
+    Raises RangeError unless the share is >= 0.
+    """
+    return _rounded(share, digits, ROUND_CEILING, moved=2)
+
+
 def inward(value: float, digits: int = 4) -> str:
     """Rest of a budget, or a lower bound, as text for people, rounded down to a number of digits.
 
@@ -151,8 +160,8 @@ def inward(value: float, digits: int = 4) -> str:
     return _rounded(value, digits, ROUND_FLOOR)
 
 
-def _rounded(value: float, digits: int, rounding: str) -> str:
-    """Value as text with a number of digits; "infinite" if it is. Digits before the point are all kept."""
+def _rounded(value: float, digits: int, rounding: str, *, moved: int = 0) -> str:
+    """Value times 10 ** `moved` as text with a number of digits; "infinite" if it is. Digits before the point are all kept."""
     if not value >= 0:
         raise RangeError(
             f"a privacy loss or a probability is >= 0, got {float(value)!r}; check the numbers it was computed from"
@@ -160,6 +169,6 @@ def _rounded(value: float, digits: int, rounding: str) -> str:
     if math.isinf(value):
         return "infinite"
     # The shortest decimal that reads back as the value: the exact binary one of 0.1 would be rounded up to 0.1001.
-    decimal = Decimal(repr(abs(float(value))))
+    decimal = Decimal(repr(abs(float(value)))).scaleb(moved)
     context = Context(prec=max(digits, decimal.adjusted() + 1), rounding=rounding)
     return f"{context.create_decimal(decimal).normalize():f}"

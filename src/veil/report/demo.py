@@ -11,7 +11,7 @@ from importlib.resources import files
 import numpy as np
 
 from veil.geometry.rigid import Rigid
-from veil.ldp.budget import outward
+from veil.ldp.budget import outward, outward_percent
 from veil.ldp.composition import composed_epsilon
 from veil.places.maps.lines import LineView
 from veil.places.poses.answer import Localization
@@ -134,8 +134,8 @@ def _words(outcomes: Sequence[TrialOutcome]) -> dict:
         "words": f"{mechanism.dictionary_size:,}",
         "epsilon": outward(mechanism.epsilon, 6),
         "m": mechanism.m,
-        "truth": f"{outward(100 * float(mechanism.truth), 3)} %",
-        "posterior": f"{outward(100 * mechanism.posterior, 3)} %",
+        "truth": f"{outward_percent(float(mechanism.truth))} %",
+        "posterior": f"{outward_percent(mechanism.posterior)} %",
         "features": f"{features:,}",
         "image": outward(composed_epsilon({mechanism: features}, DELTA)),
         "delta": f"{DELTA:g}",

@@ -31,12 +31,28 @@ export function general(value, precision = 6) {
  * Throws InputError unless the value is >= 0: NaN is no loss.
  */
 export function outward(value, precision = 4) {
+    return roundedUp(value, precision, 0);
+}
+/**
+ * A probability as a number of percent, rounded up to `precision` significant digits, without the unit. The decimal point is
+ * moved: 100 * 0.07 is 7.000000000000001 in binary.
+ *
+ * Throws InputError unless the value is >= 0.
+ */
+export function outwardPercent(share, precision = 3) {
+    return roundedUp(share, precision, 2);
+}
+/** A value >= 0 times 10^moved, rounded up. */
+function roundedUp(value, precision, moved) {
     if (!(value >= 0)) {
         throw new InputError(`a privacy loss or a probability is >= 0, got ${shortest(value)}; check the numbers it was computed from`);
     }
     if (value === Infinity)
         return "infinite";
-    const [digits, exponent] = parts(value.toExponential());
+    if (value === 0)
+        return "0";
+    const [digits, unmoved] = parts(value.toExponential());
+    const exponent = unmoved + moved;
     const kept = Math.max(precision, exponent + 1);
     if (digits.length <= kept)
         return positional(digits, exponent);
