@@ -72,7 +72,7 @@ def imports_of_the_package(path: Path) -> Iterator[tuple[int, str]]:
 
 
 def losses_rounded_to_nearest(path: Path) -> Iterator[tuple[int, str]]:
-    """Privacy losses and probabilities of success that are not rounded up by `veil.ldp.budget.outward`.
+    """Privacy losses and probabilities of success that are not rounded up by `veil.ldp.rounding.outward`.
 
     A setting may be told by `epsilon:g`: it was given, and nothing is composed. Nor are percentages made of binary products,
     which may be rounded up by a whole digit: `outward_percent` moves the decimal point.

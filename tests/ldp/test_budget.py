@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from fractions import Fraction
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from veil.errors import RangeError, ReleaseRefused, Remedy
-from veil.ldp.budget import Budget, Charge, inward, outward, outward_percent, total
+from veil.ldp.budget import Budget, Charge, total
 from veil.ldp.composition import composed_epsilon
 from veil.ldp.mechanism import SubsetMechanism
+from veil.ldp.rounding import outward
 
 ONE = SubsetMechanism(dictionary_size=8000, epsilon=4.0, m=2)
 TWO = SubsetMechanism(dictionary_size=1000, epsilon=2.5, m=1)
@@ -114,41 +113,3 @@ def test_an_infinite_epsilon_exceeds_every_budget() -> None:
 def test_impossible_budgets(epsilon: float, delta: float, words: str) -> None:
     with pytest.raises(RangeError, match=words):
         Budget(unit="image", epsilon=epsilon, delta=delta)
-
-
-@given(st.floats(1e-12, 1e12))
-def test_losses_are_printed_upward_and_what_is_left_downward(value: float) -> None:
-    """Oracle: fractions of the decimal that Python writes for the value. Broken twin: rounding to nearest (below)."""
-    exact, up, down = Fraction(repr(value)), Fraction(outward(value)), Fraction(inward(value))
-    assert down <= exact <= up
-    assert up - down <= exact / 1000
-
-
-def test_numbers_for_people() -> None:
-    assert [outward(v) for v in (0.0, 0.1, 10.0, 657.31, 20196.2, 3709.9, math.inf)] == [
-        *("0", "0.1", "10", "657.4", "20197", "3710", "infinite")
-    ]
-    assert float(f"{657.3400001:.4g}") < 657.3400001 < float(outward(657.3400001))
-
-
-@given(st.integers(0, 9999), st.integers(-9, 0))
-def test_percentages_have_the_digits_of_their_shares(count: int, exponent: int) -> None:
-    """Oracle: fractions of the decimal as it is written. Four digits are told as they are, fewer are rounded up from them."""
-    share = f"{count}e{exponent - 4}"
-    assert Fraction(outward_percent(float(share), 4)) == 100 * Fraction(share)
-    assert 100 * Fraction(share) <= Fraction(outward_percent(float(share), 2)) <= Fraction(share) * 110
-
-
-def test_a_percentage_is_no_binary_product() -> None:
-    """Broken twin: 100 * 0.07 is above 7."""
-    assert [outward_percent(share) for share in (0.07, 0.29, 0.57, 0.123401, 1.0, 0.0)] == ["7", "29", "57", "12.4", "100", "0"]
-    assert [outward(100 * share, 3) for share in (0.07, 0.57)] == ["7.01", "57"]
-
-
-@pytest.mark.parametrize("value", [math.nan, -1.0, -5e-324, -math.inf])
-@pytest.mark.parametrize("told", [outward, inward])
-def test_what_is_no_loss_is_refused_and_not_printed(told: Callable[[float], str], value: float) -> None:
-    """NaN was told as "NaN" here and as "infinite" by the client in TypeScript, which has the same vectors."""
-    with pytest.raises(RangeError, match=f"is >= 0, got {value!r}; check the numbers"):
-        told(value)
-    assert told(-0.0) == "0"

@@ -22,9 +22,9 @@ from veil.errors import RangeError
 from veil.extraction.picture import Picture
 from veil.features import Features
 from veil.geometry.camera import Camera
-from veil.ldp.budget import outward, outward_percent
 from veil.ldp.composition import composed_epsilon
 from veil.ldp.mechanism import SCALE, SubsetMechanism
+from veil.ldp.rounding import outward, outward_percent
 from veil.mechanisms.release import privatize_words, pseudonym
 from veil.mechanisms.words import randomized
 from veil.randomness import bernoulli, integers_below, memoized, subsets_below

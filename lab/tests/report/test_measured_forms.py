@@ -12,7 +12,7 @@ from veil.audit.finding import Finding, Share
 from veil.audit.measured_forms import MeasuredAttack, MeasuredForm, measured_attacks
 from veil.errors import FileFormatError, InputError
 from veil.files.measured_forms import bundled_measured_forms, read_measured_forms, write_measured_forms
-from veil.ldp.budget import outward_percent
+from veil.ldp.rounding import outward_percent
 from veil_lab.report.measured_forms import cost_table, interval_table, recovery_table, summary_table
 from veil_lab.studies.attacks.form_releases import DICTIONARY_SIZE, FORMS
 from worlds.documents import ROOT

@@ -10,9 +10,9 @@ import re
 from collections.abc import Mapping
 
 from veil.errors import InputError, RangeError
-from veil.ldp.budget import outward, outward_percent
 from veil.ldp.composition import composed_epsilon
 from veil.ldp.mechanism import SubsetMechanism
+from veil.ldp.rounding import outward, outward_percent
 from veil_lab.results.record import ResultTable
 
 TRUE_WORD, OF_IMAGE = "true word sent", "epsilon of the image"

@@ -18,7 +18,7 @@ from veil.attacks.words.votes import UPLOADS, votes_attack
 from veil.codebooks.codebook import Codebook
 from veil.errors import Remedy
 from veil.forms import Subsets
-from veil.ldp.budget import outward_percent
+from veil.ldp.rounding import outward_percent
 
 SAME_PLACE_PX = 1e-3
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 from typing import Literal
 
 from veil.errors import RangeError, ReleaseRefused, Remedy
 from veil.ldp.composition import composed_epsilon
 from veil.ldp.mechanism import SubsetMechanism
+from veil.ldp.rounding import outward
 from veil.one_line import one_line
 
 BudgetUnit = Literal["image", "point", "session"]
@@ -132,43 +132,3 @@ def total(charges: Iterable[Charge], *, of_each: int | None = None) -> Mapping[S
         part = charge.features if of_each is None else min(charge.features, of_each)
         sums[charge.mechanism] = sums.get(charge.mechanism, 0) + part
     return sums
-
-
-def outward(value: float, digits: int = 4) -> str:
-    """Privacy loss, or an attack's probability of success, as text for people, rounded up to a number of digits.
-
-    It is never less than what was lost. A value with no more digits than that is told as it is typed: 0.1 is "0.1".
-    Raises RangeError unless the value is >= 0: NaN is no loss.
-    """
-    return _rounded(value, digits, ROUND_CEILING)
-
-
-def outward_percent(share: float, digits: int = 3) -> str:
-    """Probability or share as a number of percent for people, rounded up to a number of digits, without the unit.
-
-    The decimal point is moved: 100 * 0.07 is 7.000000000000001 in binary, which would be told as 7.01.
-    Raises RangeError unless the share is >= 0.
-    """
-    return _rounded(share, digits, ROUND_CEILING, moved=2)
-
-
-def inward(value: float, digits: int = 4) -> str:
-    """Rest of a budget, or a lower bound, as text for people, rounded down to a number of digits.
-
-    Raises RangeError unless the value is >= 0.
-    """
-    return _rounded(value, digits, ROUND_FLOOR)
-
-
-def _rounded(value: float, digits: int, rounding: str, *, moved: int = 0) -> str:
-    """Value times 10 ** `moved` as text with a number of digits; "infinite" if it is. Digits before the point are all kept."""
-    if not value >= 0:
-        raise RangeError(
-            f"a privacy loss or a probability is >= 0, got {float(value)!r}; check the numbers it was computed from"
-        )
-    if math.isinf(value):
-        return "infinite"
-    # The shortest decimal that reads back as the value: the exact binary one of 0.1 would be rounded up to 0.1001.
-    decimal = Decimal(repr(abs(float(value)))).scaleb(moved)
-    context = Context(prec=max(digits, decimal.adjusted() + 1), rounding=rounding)
-    return f"{context.create_decimal(decimal).normalize():f}"

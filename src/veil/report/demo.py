@@ -11,8 +11,8 @@ from importlib.resources import files
 import numpy as np
 
 from veil.geometry.rigid import Rigid
-from veil.ldp.budget import outward, outward_percent
 from veil.ldp.composition import composed_epsilon
+from veil.ldp.rounding import outward, outward_percent
 from veil.places.maps.lines import LineView
 from veil.places.poses.answer import Localization
 from veil.report import pictures

@@ -24,8 +24,8 @@ from veil.errors import InputError, RangeError, Remedy
 from veil.forms import Points, Subsets
 from veil.geometry.camera import as_colmap
 from veil.geometry.rigid import Rigid
-from veil.ldp.budget import outward_percent
 from veil.ldp.mechanism import SubsetMechanism
+from veil.ldp.rounding import outward_percent
 from veil.matching.inverted_index import USUAL_SHARES, index_map, view_shares
 from veil.places.poses.answer import NoPose
 from veil.places.poses.options import WordOptions

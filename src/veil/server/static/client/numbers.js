@@ -26,7 +26,7 @@ export function general(value, precision = 6) {
 }
 /**
  * A privacy loss, or an attack's probability of success, rounded up to `precision` significant digits: never less than what
- * was lost, and spelled as `outward` of veil.ldp.budget does. All digits before the point are kept.
+ * was lost, and spelled as `outward` of veil.ldp.rounding does. All digits before the point are kept.
  *
  * Throws InputError unless the value is >= 0: NaN is no loss.
  */
