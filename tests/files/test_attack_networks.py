@@ -91,9 +91,7 @@ def test_a_transformer_alone_comes_back_and_damaged_ones_are_refused(tmp_path: P
     bad = tmp_path / "bad.npz"
     for changed in changes:
         np.savez(bad, **arrays | changed)
-        with pytest.raises(
-            FileFormatError, match="is not a transformer of photographs, or is damaged|format 9; this veil reads 1$"
-        ):
+        with pytest.raises(FileFormatError, match=r"is not a transformer of photographs|format 9; this veil reads 1$"):
             read_photograph_transformer(bad)
     np.savez_compressed(bad, **arrays | {"registers": np.zeros((1 << 20, 256), np.float16)})
     with pytest.raises(FileFormatError, match="a trap"):
