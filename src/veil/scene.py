@@ -116,8 +116,8 @@ class ContradictedFocal:
         """Why the map was made with another focal length, as a sentence about its images."""
         if self.untested:
             return (
-                f"the map cannot test the focal length of {self.given_px:.0f} px, and more images contradict theirs than "
-                f"confirm it; it was not believed, and is {self.refined_px:.0f} px in the map"
+                f"the map cannot test the focal length of {self.given_px:.0f} px. More images contradict theirs than confirm "
+                f"it, so it was not believed and is {self.refined_px:.0f} px in the map"
             )
         return (
             f"the map contradicts the focal length of {self.given_px:.0f} px, as after a crop or a zoom; it is "

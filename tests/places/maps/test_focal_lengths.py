@@ -223,8 +223,8 @@ def test_a_claim_that_is_not_believed_is_told_apart_from_a_contradicted_one(
         "500 px in the map; extract the photograph with its camera (`veil extract --camera`)"
     )
     assert other == (
-        f"note: {names[-1]}: the map cannot test the focal length of 700 px, and more images contradict theirs than confirm "
-        "it; it was not believed, and is 500 px in the map; extract the others with their cameras (`veil extract --camera`)"
+        f"note: {names[-1]}: the map cannot test the focal length of 700 px. More images contradict theirs than confirm it, "
+        "so it was not believed and is 500 px in the map; extract the others with their cameras (`veil extract --camera`)"
     )
 
 

@@ -106,8 +106,8 @@ def test_the_record_of_the_map_is_renewed_and_forgets_the_name(tmp_path: Path) -
     scene, _ = planted_map("record")
     down = np.array([0.0, 1.0, 0.0])
     focal = ContradictedFocal(images=2, given_px=700.0, refined_px=500.0, names=("fog.jpg", "night.jpg"))
-    check = replace(CHECK, left_out={"night.jpg": "dark", "fog.jpg": "fog"}, contradicted_focals=(focal,))
-    scene = replace(scene, check=check, measured_down=down)
+    before = replace(CHECK, left_out={"night.jpg": "dark", "fog.jpg": "fog"}, contradicted_focals=(focal,))
+    scene = replace(scene, check=before, measured_down=down)
     removal = removed(scene, GONE, "night.jpg", workdir=tmp_path)
     check = removal.scene.check
     assert check is not None and check.left_out == {"fog.jpg": "fog"} and check.removed == 1

@@ -24,6 +24,7 @@ from veil.places.maps.colmap.database import camera_ids
 from veil.places.maps.focal import (
     Doubted,
     FocalTest,
+    Freed,
     contradicted_focals,
     focal_test,
     is_clearer,
@@ -125,14 +126,13 @@ def _with_contradicted(answer: Scene | NoMap, last: Freed[Scene | NoMap]) -> Sce
     """The answer, whose check or reason names the focal lengths that maps contradicted, or did not believe."""
     if not last.claimed:
         return answer
-    mapped = answer.images if isinstance(answer, Scene) else {}
-    contradicted = contradicted_focals(last.claimed, last.images, mapped, last.untested)
+    told = contradicted_focals(last.claimed, last.images, answer.images if isinstance(answer, Scene) else {}, last.untested)
     check = answer.check
     if check is not None:
-        check = replace(check, contradicted_focals=check.contradicted_focals + contradicted)
+        check = replace(check, contradicted_focals=check.contradicted_focals + told)
     if isinstance(answer, Scene):
         return replace(answer, check=check)
-    reason = "; ".join([answer.reason, *(item.described() for item in contradicted)])
+    reason = "; ".join([answer.reason, *(item.described() for item in told)])
     return replace(answer, reason=reason, check=check)
 
 
