@@ -121,6 +121,16 @@ def test_epsilons_come_with_what_they_mean() -> None:
         rendered("{{forms | true word sent, epsilon 10, m 2}}", {"forms": record()})
 
 
+def test_features_that_were_attacked_are_not_those_that_an_image_sent() -> None:
+    """Oracle: the plain sum of epsilons at delta 0. Broken twin: 60 attacked features would make the image's epsilon 600."""
+    rows = (("4096", "10", "2", "60"), ("4096", "10", "2", "30"))
+    settings = {"features": "1,100", "delta": "0"}
+    attacked = with_law(ResultTable(columns=("K", "epsilon", "m", "features"), rows=rows), settings)
+    assert [row[attacked.columns.index("epsilon of the image")] for row in attacked.rows] == ["11000", "11000"]
+    sent = with_law(ResultTable(columns=("K", "epsilon", "m", "features of the image"), rows=rows), settings)
+    assert [row[sent.columns.index("epsilon of the image")] for row in sent.rows] == ["600", "300"]
+
+
 def test_an_epsilon_of_the_image_that_was_rounded_down_is_told_anew() -> None:
     """Oracle: the composition itself. Without the settings of the law the cell stays as it was printed."""
     nearest = ResultTable(columns=("epsilon", "of the image"), rows=(("5", "539"),))

@@ -8,10 +8,8 @@ A file of its own: it measures codebooks; `lab` only lists commands.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-
-import numpy as np
 
 from veil.cli.codebook.collect import Collection, Wanted, collect
 from veil.cli.codebook.quality import say_quality
@@ -30,7 +28,7 @@ from veil.cli.common import (
 )
 from veil.cli.records import Record, add_record_command, json_file, option, positional
 from veil.codebooks.codebook import Codebook
-from veil.codebooks.kmeans import Descriptors, unit_rows
+from veil.codebooks.kmeans import Descriptors
 from veil.codebooks.quantization import MEASURED, measure
 from veil.codebooks.sampling import WordTraining
 from veil.errors import InputError
@@ -142,10 +140,8 @@ def assumption_table(rows: Sequence[Assumptions]) -> Table:
 
 def _assumptions(book: Codebook, sample: Descriptors, arguments: MeasureCodebook) -> list[Assumptions]:
     """The assumptions at each dimension that was asked for, and each number of words."""
-    descriptors = unit_rows(sample[:LIFTED]).astype(np.float64)
-    words = book.vectors.astype(np.float64)
-    asked = [(m, count) for m in arguments.m for count in word_counts(len(words))]
+    asked = [(m, count) for m in arguments.m for count in word_counts(len(book))]
     return [
-        assumptions(descriptors, words[:count], m=m, seed=arguments.seed)
+        assumptions(sample[:LIFTED], replace(book, stored=book.stored[:count], slices=1), m=m, seed=arguments.seed)
         for m, count in progress(asked, "lifting to subspaces")
     ]

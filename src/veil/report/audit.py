@@ -14,7 +14,7 @@ from veil.audit.finding import Finding, Share
 from veil.audit.on_pictures import UNPROTECTED, DrawnPicture
 from veil.audit.verdict import NOT_TESTED
 from veil.errors import Remedy, Say, sentence
-from veil.ldp.budget import inward, outward
+from veil.ldp.rounding import inward, outward
 from veil.report import pictures
 from veil.report.figures import DASHES, GRAY, SERIES, in_style, new_figure
 from veil.report.page_templates import page_template
@@ -109,7 +109,7 @@ def _row(finding: Finding, say: Say) -> dict:
         "certified": "" if finding.certified is None else f"{100 * finding.certified.value:.1f} %",
         "exact": "" if score is None or score.exact is None else f"{100 * score.exact.value:.1f} %",
         "recovered": "" if recovered is None else f"{100 * recovered.value:.1f} %",
-        "interval": "" if recovered is None else f"{100 * recovered.low:.1f} to {100 * recovered.high:.1f} %",
+        "interval": "" if recovered is None else f"{recovered.interval} %",
         "what": "certified" if score is None else unit[score.unit],
         "bar": 0.0 if recovered is None else 100 * recovered.value,
         "whisker": _whisker(recovered),

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from veil.geometry.rigid import Rigid
-from veil.ldp.budget import outward
 from veil.ldp.composition import composed_epsilon
+from veil.ldp.rounding import outward, outward_percent
 from veil.places.maps.lines import LineView
 from veil.places.poses.answer import Localization
 from veil.report import pictures
@@ -127,8 +127,8 @@ def _words(outcomes: Sequence[TrialOutcome]) -> dict:
         "words": f"{mechanism.dictionary_size:,}",
         "epsilon": outward(mechanism.epsilon, 6),
         "m": mechanism.m,
-        "truth": f"{outward(100 * float(mechanism.truth), 3)} %",
-        "posterior": f"{outward(100 * mechanism.posterior, 3)} %",
+        "truth": f"{outward_percent(float(mechanism.truth))} %",
+        "posterior": f"{outward_percent(mechanism.posterior)} %",
         "features": f"{features:,}",
         "image": outward(composed_epsilon({mechanism: features}, DELTA)),
         "delta": f"{DELTA:g}",

@@ -175,7 +175,7 @@ def descriptor_attacks(
     return rows, decoy_rows
 
 
-class _RecordingRule(UniformRule):
+class RecordingRule(UniformRule):
     """The uniform rule for decoys, which keeps the rows that it chose: they are the truth of attacks on decoys."""
 
     def __init__(self) -> None:
@@ -190,7 +190,7 @@ def _lifted(
     images: Sequence[Features], chosen: np.ndarray, words: Codebook, study: DistributionStudy, m: int
 ) -> _LiftedFeatures:
     """The features of all images, lifted to dimension m; those of the rows `chosen` are under attack."""
-    forms, recorded = [], _RecordingRule()
+    forms, recorded = [], RecordingRule()
     randomness = seeded(f"descriptor attacks {study.seed}")
     for image in images:
         profile = Profile.paper(m, study.strategy)

@@ -18,7 +18,7 @@ from veil.cli.common import (
 from veil.cli.records import add_record_command
 from veil.cli.server.index import read_dictionary
 from veil.errors import InputError
-from veil.ldp.budget import outward
+from veil.ldp.rounding import outward
 from veil.report.tables import Name, Number, Table, fixed, names, numbers, percent
 from veil_lab.cli.evaluate.descriptors import all_books, bundled_books, usable
 from veil_lab.cli.evaluate.poses.localization_lifting import compare_liftings
