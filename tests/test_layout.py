@@ -72,9 +72,10 @@ def imports_of_the_package(path: Path) -> Iterator[tuple[int, str]]:
 
 
 def losses_rounded_to_nearest(path: Path) -> Iterator[tuple[int, str]]:
-    """Privacy losses and probabilities of success that are not rounded up by `veil.ldp.budget.outward`.
+    """Privacy losses and probabilities of success that are not rounded up by `veil.ldp.rounding.outward`.
 
-    A setting may be told by `epsilon:g`: it was given, and nothing is composed.
+    A setting may be told by `epsilon:g`: it was given, and nothing is composed. Nor are percentages made of binary products,
+    which may be rounded up by a whole digit: `outward_percent` moves the decimal point.
     """
     for node in nodes_of(path):
         if isinstance(node, ast.FormattedValue) and node.format_spec is not None:
@@ -84,6 +85,10 @@ def losses_rounded_to_nearest(path: Path) -> Iterator[tuple[int, str]]:
             )
         elif isinstance(node, ast.Call) and getattr(node.func, "id", "") in {"fixed", "percent", "round"}:
             shown, spec = node.args, getattr(node.func, "id", "")
+        elif isinstance(node, ast.Call) and getattr(node.func, "id", "") in {"outward", "inward"}:
+            if any(isinstance(part, ast.Constant) and part.value == 100 for part in ast.walk(node.args[0])):
+                yield node.lineno, f"a percentage by {node.func.id}"  # type: ignore[attr-defined]
+            continue
         else:
             continue
         names = {getattr(part, "id", getattr(part, "attr", "")) for each in shown for part in ast.walk(each)}
@@ -117,10 +122,13 @@ def test_an_offender_is_told_with_file_and_line(tmp_path: Path, monkeypatch: pyt
     path = tmp_path / "losses.py"
     path.write_text(
         "f'{row.epsilon_image:.0f} {epsilons[unit]:g} {float(law.truth):.0%} {law.epsilon:g} {median:.2f}'\n"
-        "fixed(law.posterior, 4)\npercent(share)\noutward(law.truth)\n"
+        "fixed(law.posterior, 4)\npercent(share)\noutward(law.truth)\noutward(100 * law.posterior, 3)\n"
     )
     told = sorted(losses_rounded_to_nearest(path))
-    assert told == [(1, "epsilon_image by .0f"), (1, "epsilons by g"), (1, "truth by .0%"), (2, "posterior by fixed")]
+    assert told == [
+        *((1, "epsilon_image by .0f"), (1, "epsilons by g"), (1, "truth by .0%"), (2, "posterior by fixed")),
+        (5, "a percentage by outward"),
+    ]
     assert (
         faults([tmp_path / "utils.py"], tmp_path, imports_of_the_package)
         == "utils.py:1: from veil import nothing\nutils.py:2: import veil"

@@ -29,8 +29,8 @@ from veil.codebooks.codebook import Codebook, Provenance
 from veil.codebooks.dictionary import Dictionary
 from veil.features import Features
 from veil.files.codebooks import read_codebook, write_codebook
-from veil.ldp.budget import outward
 from veil.ldp.mechanism import SubsetMechanism
+from veil.ldp.rounding import outward
 from veil.mechanisms.words import DrawnSubsets, randomized, to_words
 from veil.randomness import seeded
 from veil.wire.packing import packed

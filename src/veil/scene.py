@@ -14,7 +14,7 @@ from typing import Any, TypedDict
 import numpy as np
 from jaxtyping import Float32, Float64, Int64
 
-from veil.errors import InputError
+from veil.errors import InputError, Remedy
 from veil.forms import Form, Lines, Points
 from veil.geometry.camera import Camera
 from veil.geometry.rigid import Rigid
@@ -40,8 +40,13 @@ MIN_CHECKS = 30
 MIN_CLOSE, MAX_LINE_UNCERTAINTY = 0.5, 0.02
 
 
-class ContradictedFocalJson(TypedDict):
-    """Focal length in pixels that the photographs of a map contradict."""
+class _SometimesInContradictedFocalJson(TypedDict, total=False):
+    names: list[str]
+    untested: bool
+
+
+class ContradictedFocalJson(_SometimesInContradictedFocalJson):
+    """Focal length in pixels that the photographs of a map contradict, or that is not believed."""
 
     images: int
     given_px: float
@@ -72,22 +77,57 @@ class MapCheckJson(_SometimesInChecksJson):
 
 @dataclass(frozen=True, kw_only=True)
 class ContradictedFocal:
-    """Focal length `given_px` (pixels) of a number of `images` that their map contradicts; it was refined to `refined_px`."""
+    """Focal length `given_px` (pixels) of a number of `images` that their map contradicts; it was refined to `refined_px`.
+
+    `names` are those of the images that are in the map still. It is `untested` if the map cannot tell, and it was not believed
+    because more images contradict theirs than confirm it.
+    """
 
     images: int
     given_px: float
     refined_px: float
+    names: tuple[str, ...] = ()
+    untested: bool = False
 
     __repr__ = one_line
 
+    @staticmethod
+    def from_json(record: Mapping[str, Any]) -> ContradictedFocal:
+        """Inverse of `as_json`. Raises TypeError for another record."""
+        return ContradictedFocal(**{**record, "names": tuple(record.get("names", ()))})
+
     def as_json(self) -> ContradictedFocalJson:
         """JSON record, as docs/reference/json.md describes it."""
-        return {"images": self.images, "given_px": self.given_px, "refined_px": self.refined_px}
+        record: ContradictedFocalJson = {"images": self.images, "given_px": self.given_px, "refined_px": self.refined_px}
+        if self.names:
+            record["names"] = list(self.names)
+        if self.untested:
+            record["untested"] = True
+        return record
 
     def described(self) -> str:
         """Clause on the contradiction, for people."""
         many = f"{self.images} images have" if self.images > 1 else "1 image has"
-        return f"{many} another focal length than the {self.given_px:.0f} px given, {self.refined_px:.0f} px by the map"
+        given = f"{self.given_px:.0f} px given" + (", which nothing there tests" if self.untested else "")
+        return f"{many} another focal length than the {given}, {self.refined_px:.0f} px by the map"
+
+    @property
+    def reason(self) -> str:
+        """Why the map was made with another focal length, as a sentence about its images."""
+        if self.untested:
+            return (
+                f"the map cannot test the focal length of {self.given_px:.0f} px. More images contradict theirs than confirm "
+                f"it, so it was not believed and is {self.refined_px:.0f} px in the map"
+            )
+        return (
+            f"the map contradicts the focal length of {self.given_px:.0f} px, as after a crop or a zoom; it is "
+            f"{self.refined_px:.0f} px in the map"
+        )
+
+    @property
+    def remedy(self) -> tuple[Remedy, ...]:
+        """What to do if the map is wrong about the focal length."""
+        return (Remedy("give", "the right cameras of the others") if self.untested else Remedy("give", "Features.camera"),)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -141,7 +181,7 @@ class MapCheck:
                 left_out=record.get("left_out", {}),
                 removed=record.get("removed", 0),
                 focal_deviation=record.get("focal_deviation"),
-                contradicted_focals=tuple(ContradictedFocal(**item) for item in record.get("contradicted_focals", ())),
+                contradicted_focals=tuple(ContradictedFocal.from_json(item) for item in record.get("contradicted_focals", ())),
             )
         except KeyError as error:
             raise ValueError(f"it lacks {error}") from None

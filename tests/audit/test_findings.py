@@ -157,9 +157,9 @@ def test_rules(rule: str, broken: bool) -> None:
 
 
 def test_few_features_do_not_pass_a_rule() -> None:
-    """The defect: 1 of 60 passed "> 2 %" while up to 8.9 % may fall. With 1 of 1,000 the same rule is kept."""
+    """The defect: 1 of 60 passed "> 2 %" while up to 8.94 % may fall. With 1 of 1,000 the same rule is kept."""
     (why,) = breaches([Rule.parse("lattice>2%")], [finding("lattice", "structural", 1, total=60)], {}).values()
-    assert why == "lattice: 1.7 % (0.0 to 8.9), so it may be 8.9 %; attack more features than 60 to tell"
+    assert why == "lattice: 1.7 % (0.0 to 9.0), so it may be 9.0 %; attack more features than 60 to tell"
     assert not breaches([Rule.parse("lattice>2%")], [finding("lattice", "structural", 1, total=1000)], {})
     (why,) = breaches([Rule.parse("lattice>2%")], [finding("lattice", "structural", 0, total=60)], {}).values()
     assert why.endswith("so it may be 6.0 %; attack 183 features to tell, not 60")

@@ -94,7 +94,7 @@ MEANINGS = (
         "--dictionary",
         "path",
         "dictionary whose words are sent, entered or inverted",
-        "index, localize, invert",
+        "index, localize, invert, evaluate word-inversion",
     ),
     Meaning("--draws", "count", "times that lines are drawn at random", "evaluate reconstruction, evaluate queries"),
     Meaning(
@@ -102,7 +102,7 @@ MEANINGS = (
         "number",
         "epsilon of each feature in words",
         "privatize, client contribute, client localize, lab train inversion, evaluate homographies, evaluate localization, "
-        "evaluate retrieval, evaluate attacks",
+        "evaluate retrieval, evaluate attacks, evaluate word-inversion",
     ),
     Meaning(
         "--false",
@@ -128,7 +128,7 @@ MEANINGS = (
         "--first-octave",
         "count",
         "octave at which SIFT begins: -1 doubles the image",
-        "extract, evaluate inversion",
+        "extract, evaluate inversion, evaluate word-inversion",
     ),
     Meaning(
         "--folds",
@@ -162,7 +162,12 @@ MEANINGS = (
         "evaluate reconstruction",
     ),
     Meaning("--images", "path", "originals of what was released: photographs and features", "view, audit"),
-    Meaning("--inverter", "path", "network that turns features into pictures", "audit, invert, evaluate inversion"),
+    Meaning(
+        "--inverter",
+        "path",
+        "network that turns features into pictures",
+        "audit, invert, evaluate inversion, evaluate word-inversion",
+    ),
     Meaning("--json", "path", "where the record is written as JSON", "*"),
     Meaning("--labels", "path", "table of labels of photographs", "faces describe, evaluate attributes"),
     Meaning(
@@ -175,7 +180,8 @@ MEANINGS = (
         "--lifting",
         "choice",
         "way of lifting to subspaces",
-        "faces create, evaluate attacks, evaluate identification, evaluate faces, evaluate histories, evaluate protection",
+        "faces create, evaluate attacks, evaluate inversion, evaluate localization, evaluate identification, evaluate faces, "
+        "evaluate histories, evaluate protection",
     ),
     Meaning("--list", "flag", "what is there is printed", "serve token, serve backup, serve tiles"),
     Meaning(
@@ -185,7 +191,7 @@ MEANINGS = (
         "privatize, client contribute, client localize, budget plan, faces create, evaluate defenses, "
         "evaluate identification, lab train inversion, evaluate localization, evaluate attacks, evaluate "
         "inversion, evaluate attributes, evaluate faces, evaluate histories, evaluate protection, evaluate "
-        "plans, lab quality",
+        "plans, evaluate word-inversion, lab quality",
     ),
     Meaning(
         "--map",
@@ -202,7 +208,7 @@ MEANINGS = (
         "extract, evaluate homographies, evaluate reconstruction, evaluate queries, evaluate localization, "
         "evaluate upright, evaluate tiles, lab train attacks, evaluate retrieval, evaluate defenses, "
         "evaluate forms, evaluate learned, evaluate neighborhoods, evaluate repeats, evaluate inversion, evaluate plans, "
-        "lab tune",
+        "evaluate word-inversion, lab tune",
     ),
     Meaning("--max-seconds", "number", "seconds after which work stops", "map, localize, evaluate attacks, evaluate forms"),
     Meaning("--max-seconds", "count", "seconds after which work stops", "audit"),
@@ -234,7 +240,7 @@ MEANINGS = (
         "count",
         "photographs that a study takes at most",
         "evaluate attacks, evaluate defenses, evaluate forms, evaluate learned, evaluate neighborhoods, evaluate repeats, "
-        "evaluate inversion, lab tune, lab board",
+        "evaluate inversion, evaluate word-inversion, lab tune, lab board",
     ),
     Meaning(
         "--purpose",
@@ -243,6 +249,12 @@ MEANINGS = (
         "faces enroll, faces renew, faces verify, faces revoke, faces identify",
     ),
     Meaning("--receipt", "path", "where receipts of deletions are written", "map remove, client delete, client map delete"),
+    Meaning(
+        "--reconstructions",
+        "path",
+        "picture of what networks draw, beside the photographs",
+        "evaluate inversion, evaluate reconstruction",
+    ),
     Meaning("--resume", "flag", "an interrupted training goes on", "lab train attacks, lab train inversion"),
     Meaning(
         "--same-place",
@@ -257,7 +269,7 @@ MEANINGS = (
         "codebook build, lab quality, map, map import, lab train attacks, lab train inversion, "
         "evaluate attacks, evaluate forms, evaluate learned, evaluate neighborhoods, evaluate repeats, evaluate inversion, "
         "evaluate attributes, evaluate faces, evaluate identification, evaluate histories, evaluate protection, lab tune, "
-        "lab board",
+        "lab board, evaluate word-inversion",
     ),
     Meaning("--skip", "count", "photographs that are left out at the beginning", "lab train attacks, evaluate learned"),
     Meaning(

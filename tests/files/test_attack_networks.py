@@ -91,7 +91,7 @@ def test_a_transformer_alone_comes_back_and_damaged_ones_are_refused(tmp_path: P
     bad = tmp_path / "bad.npz"
     for changed in changes:
         np.savez(bad, **arrays | changed)
-        with pytest.raises(FileFormatError, match="holds no transformer of photographs"):
+        with pytest.raises(FileFormatError, match=r"is not a transformer of photographs|format 9; this veil reads 1$"):
             read_photograph_transformer(bad)
     np.savez_compressed(bad, **arrays | {"registers": np.zeros((1 << 20, 256), np.float16)})
     with pytest.raises(FileFormatError, match="a trap"):
@@ -131,7 +131,7 @@ def test_damaged_networks_are_refused(tmp_path: Path, name: str, value: np.ndarr
     else:
         arrays[name] = value
     np.savez(tmp_path / "bad.npz", **arrays)
-    with pytest.raises(FileFormatError, match="holds no networks of attacks"):
+    with pytest.raises(FileFormatError, match="is not networks of attacks"):
         read_learned_model(tmp_path / "bad.npz")
 
 
@@ -151,7 +151,7 @@ def test_files_of_networks_alone_have_the_shipped_weights_of_views(tmp_path: Pat
     assert read_learned_model(with_header(tmp_path / "old.npz", {"views": None})).views == ViewWeights()
     good = ViewWeights().as_json()
     for number, bad in enumerate(({}, {**good, "sharpness": -1}, {**good, "nearest": {}}, {**good, "verified": [1]}, 7)):
-        with pytest.raises(FileFormatError, match="holds no networks of attacks"):
+        with pytest.raises(FileFormatError, match="is not networks of attacks"):
             read_learned_model(with_header(tmp_path / f"{number}.npz", {"views": bad}))
 
 

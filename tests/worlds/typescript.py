@@ -22,9 +22,9 @@ from veil.errors import RangeError
 from veil.extraction.picture import Picture
 from veil.features import Features
 from veil.geometry.camera import Camera
-from veil.ldp.budget import outward
 from veil.ldp.composition import composed_epsilon
 from veil.ldp.mechanism import SCALE, SubsetMechanism
+from veil.ldp.rounding import outward, outward_percent
 from veil.mechanisms.release import privatize_words, pseudonym
 from veil.mechanisms.words import randomized
 from veil.randomness import bernoulli, integers_below, memoized, subsets_below
@@ -182,15 +182,27 @@ def receipts() -> list[str]:
     return rows
 
 
+def no_losses() -> list[list[str]]:
+    """Values that are no privacy losses, each with the text that it is refused with."""
+    rows = []
+    for value in (math.nan, -1.0, -5e-324, -math.inf):
+        try:
+            outward(value)
+        except RangeError as error:
+            rows.append([repr(value), str(error)])
+    return rows
+
+
 def vectors() -> str:
     """All vectors as JSON."""
     pixels = stream("pixels", 20, 30, 3)
     values = [0.0, -0.0, 1.0, 0.1, 1e15, 1e16, 123456789.0, 1e-4, 1e-5, 5e-324, 1.7976931348623157e308, -2.5, 1e22]
     values += [math.inf, -math.inf, math.nan, *(1e6 * numbers("numbers", 50)).tolist()]
-    losses = [0.0, 0.1, 1e-7, 0.99996, 9.9996, 657.3400001, 9999.0, 9999.5, 20196.2, 1e22, math.inf]
+    losses = [0.0, -0.0, 0.07, 0.1, 0.29, 1e-7, 0.99996, 9.9996, 657.3400001, 9999.0, 9999.5, 20196.2, 1e22, 1e23, math.inf]
     losses += [*(1e6 * numbers("losses", 20)).tolist(), *numbers("probabilities", 20).tolist()]
     content = {
-        "losses": [[repr(value), outward(value), outward(value, 6)] for value in losses],
+        "losses": [[repr(value), outward(value), outward(value, 6), outward_percent(value)] for value in losses],
+        "no_losses": no_losses(),
         "numbers": [[repr(value), f"{value:g}", f"{value:.3g}"] for value in values],
         "mechanisms": mechanisms(),
         "draws": draws(),

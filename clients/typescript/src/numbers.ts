@@ -1,5 +1,7 @@
 /** Numbers as Python writes them: what a release depends on, and what errors show, is spelled alike in both. */
 
+import { InputError } from "./errors.js";
+
 /** The shortest decimal that reads back as this double, as Python's `repr` spells it. */
 export function shortest(value: number): string {
   if (!Number.isFinite(value)) return spelled(value);
@@ -23,15 +25,39 @@ export function general(value: number, precision = 6): string {
 
 /**
  * A privacy loss, or an attack's probability of success, rounded up to `precision` significant digits: never less than what
- * was lost, and spelled as `outward` of veil.ldp.budget does. All digits before the point are kept. The value is >= 0.
+ * was lost, and spelled as `outward` of veil.ldp.rounding does. All digits before the point are kept.
+ *
+ * Throws InputError unless the value is >= 0: NaN is no loss.
  */
 export function outward(value: number, precision = 4): string {
-  if (!Number.isFinite(value)) return "infinite";
-  if (value >= 10 ** precision) return String(BigInt(Math.ceil(value)));
-  const [digits, exponent] = parts(value.toExponential());
-  if (digits.length <= precision) return positional(digits, exponent);
-  const up = String(BigInt(digits.slice(0, precision)) + 1n);
-  return positional(up.replace(/0+$/, ""), exponent + (up.length - precision));
+  return roundedUp(value, precision, 0);
+}
+
+/**
+ * A probability as a number of percent, rounded up to `precision` significant digits, without the unit. The decimal point is
+ * moved: 100 * 0.07 is 7.000000000000001 in binary.
+ *
+ * Throws InputError unless the value is >= 0.
+ */
+export function outwardPercent(share: number, precision = 3): string {
+  return roundedUp(share, precision, 2);
+}
+
+/** A value >= 0 times 10^moved, rounded up. */
+function roundedUp(value: number, precision: number, moved: number): string {
+  if (!(value >= 0)) {
+    throw new InputError(
+      `a privacy loss or a probability is >= 0, got ${shortest(value)}; check the numbers it was computed from`,
+    );
+  }
+  if (value === Infinity) return "infinite";
+  if (value === 0) return "0";
+  const [digits, unmoved] = parts(value.toExponential());
+  const exponent = unmoved + moved;
+  const kept = Math.max(precision, exponent + 1);
+  if (digits.length <= kept) return positional(digits, exponent);
+  const up = String(BigInt(digits.slice(0, kept)) + 1n);
+  return positional(up.replace(/0+$/, ""), exponent + (up.length - kept));
 }
 
 function spelled(value: number): string {

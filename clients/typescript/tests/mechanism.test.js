@@ -7,7 +7,7 @@ import { basicEpsilon, composedEpsilon } from "../dist/composition.js";
 import { InputError } from "../dist/errors.js";
 import { scaledExponential } from "../dist/exponential.js";
 import { SubsetMechanism } from "../dist/mechanism.js";
-import { general, outward, shortest } from "../dist/numbers.js";
+import { general, outward, outwardPercent, shortest } from "../dist/numbers.js";
 import { Secret, bernoulli, integersBelow, subsetBelow } from "../dist/randomness.js";
 import { randomized } from "../dist/words.js";
 import { bytes, double, law, thrown, vectors } from "./vectors.js";
@@ -22,12 +22,22 @@ test("numbers are spelled as Python spells them", () => {
 });
 
 test("losses are rounded up, as in Python", () => {
-  for (const [repr, four, six] of vectors.losses) {
+  for (const [repr, four, six, percent] of vectors.losses) {
     assert.equal(outward(double(repr)), four);
     assert.equal(outward(double(repr), 6), six);
+    assert.equal(outwardPercent(double(repr)), percent);
   }
   // Broken twin: rounded to nearest, some are told smaller than they are.
   assert.ok(vectors.losses.some(([repr]) => Number(general(double(repr), 4)) < double(repr)));
+});
+
+test("what is no loss is refused in the same words as in Python", () => {
+  for (const [repr, told] of vectors.no_losses) {
+    const error = thrown(() => outward(double(repr)));
+    assert.ok(error instanceof InputError);
+    assert.equal(error.message, told);
+  }
+  assert.deepEqual(vectors.no_losses.map(([repr]) => repr), ["nan", "-1.0", "-5e-324", "-inf"]);
 });
 
 test("e^epsilon and the probability of the true word are the same fractions, and the same laws are refused", () => {

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from PIL import Image
 
+from lab_worlds.planted_study_tables import planted_row
 from veil.cli import main
 from veil.files.photographs.examples import lund_door
 from veil_lab.cli.board import named, scene_folders
+from veil_lab.studies.board.rows import BoardScene, NotRun
+from worlds.planted_tables import planted
 from worlds.recorded_steps import RecordedSteps
 from worlds.schemas import validate
 
@@ -48,6 +52,37 @@ def test_the_board_compares_forms_on_a_folder(
     for text in ("words, epsilon 10", "no photographs", "raw map of all photographs is taken"):
         assert text in page
     assert "door: 6 photographs, 4 of them mapped, 2 asked" in told
+
+
+def test_a_run_goes_on_where_it_stopped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Planted: a file of one measured scene and one that could not be. Only the second and a new one are tried again."""
+    for name in ("door", "broken", "new"):
+        (tmp_path / "data" / name / "images").mkdir(parents=True)
+    asked = {"queries_every": 4, "forms": ["raw"], "attacked_features": 100, "photographs": 20, "seed": 0}
+    door = planted(
+        BoardScene, scene="door", reason="", rows=(planted_row(), replace(planted_row(), near=NotRun(reason="none")))
+    )
+    broken = BoardScene(scene="broken", reason="planted")
+    stopped, whole = tmp_path / "stopped.json", tmp_path / "whole.json"
+    stopped.write_text(json.dumps({**asked, "scenes": [door.as_json(), broken.as_json()]}))
+    tried: list[str] = []
+
+    def measured(study: object, name: str, *_: object) -> BoardScene:
+        tried.append(name)
+        return BoardScene(scene=name)
+
+    monkeypatch.setattr("veil_lab.cli.board._scene", measured)
+    command = ["lab", "board", str(tmp_path / "data"), "--forms", "raw", "--measured", str(stopped)]
+    assert main([*command, "--json", str(whole)]) == 0
+    assert tried == ["broken", "new"]
+    assert [scene for scene in json.loads(whole.read_text())["scenes"] if scene["scene"] == "door"] == [door.as_json()]
+    assert main([*command, "--seed", "1"]) != 0
+    assert "seed: 0 in the file, 1 now" in capsys.readouterr().err
+    stopped.write_text("{}")
+    assert main(command) != 0
+    assert "stopped.json is no JSON of `veil lab board`" in capsys.readouterr().err
 
 
 def test_scenes_of_a_folder_are_told_apart(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+import veil
 from veil.cli import main
 from veil.device.descriptor_books import build_codebook
 from veil.files.codebooks import write_codebook
@@ -70,6 +71,16 @@ def test_quality_prints_the_assumptions(reference: Path, tmp_path: Path, capsys:
         assert [*cells, str(row["judged"]), str(row["apart"])] in [line.split()[:8] for line in said.splitlines()]
     assert run("lab", "quality", tmp_path / "b.npz", reference, "--m", 3) == 1
     assert "m must be even" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("name", "file"), [("bundled", "codebook-sift-l2"), ("decoys", "decoys-sift-l2")])
+@pytest.mark.slow
+def test_quality_of_bundled_books(name: str, file: str, reference: Path, tmp_path: Path) -> None:
+    """Second method: the bundled file, given by its path."""
+    path = Path(veil.__file__).parent / "data" / f"{file}.npz"
+    for number, book in enumerate((name, path)):
+        assert run("lab", "quality", book, reference, "--json", tmp_path / f"{number}.json") == 0
+    assert (tmp_path / "0.json").read_text() == (tmp_path / "1.json").read_text()
 
 
 def test_quality_wants_the_books_own_kind(reference: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

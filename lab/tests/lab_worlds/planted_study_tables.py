@@ -12,18 +12,27 @@ from veil.attacks.on_subspaces import SUBSPACE_ATTACKS
 from veil.audit.finding import Finding, Share
 from veil.files.measured_forms import bundled_measured_forms
 from veil.ldp.planning import plan_release
+from veil.mechanisms.profile import Profile
 from veil.report.tables import Table
 from veil_lab.cli import quality, results, tune
 from veil_lab.cli.evaluate import homographies, reconstruction
 from veil_lab.cli.evaluate.attacks import attack_tables, descriptor_attacks, inversion, learned, neighborhoods, repeats
 from veil_lab.cli.evaluate.descriptors import Descriptors
-from veil_lab.cli.evaluate.poses import localization, localization_table, plans, query_tables, retrieval, tiles, upright
+from veil_lab.cli.evaluate.poses import (
+    localization,
+    localization_lifting,
+    localization_table,
+    plans,
+    query_tables,
+    retrieval,
+    tiles,
+    upright,
+)
 from veil_lab.report import board, measured_forms
 from veil_lab.studies.attacks.assumptions import LISTS, Assumptions
 from veil_lab.studies.attacks.by_descriptor import DescriptorRow
 from veil_lab.studies.attacks.defenses import DefenseRow, Recovery, default_defenses
 from veil_lab.studies.attacks.distribution import DecoyRow, EstimateRow
-from veil_lab.studies.attacks.inversion import Gap, InversionRow
 from veil_lab.studies.attacks.learned import LearnedRow
 from veil_lab.studies.attacks.neighborhoods import NeighborhoodRow
 from veil_lab.studies.attacks.positions import PositionRow
@@ -37,8 +46,10 @@ from veil_lab.studies.localization.retrieval import Recall
 from veil_lab.studies.localization.robustness import ErrorSummary
 from veil_lab.studies.localization.tile_localization import TileFormRow, TileRow
 from veil_lab.studies.localization.upright_localization import UprightRow, UprightSetting
-from veil_lab.studies.localization.word_localization_settings import METRIC, LocalizationRow
+from veil_lab.studies.localization.word_localization_settings import METRIC, LocalizationRow, Setting
+from veil_lab.studies.mapping.by_lifting import LiftingRow
 from veil_lab.studies.matching.retrieval_recall import RETRIEVED, RecallRow
+from veil_lab.studies.pictures.inversion import Gap, InversionRow
 from veil_lab.training.view_tuning import TunedPlace
 from worlds.planted_tables import LONG, planted
 
@@ -133,6 +144,8 @@ def study_tables() -> dict[str, Callable[[], Table]]:
         planted(LearnedRow, attack="modes", by_photograph=none),
         planted(LearnedRow, attack="whole photograph, positions hidden", by_photograph=all_of_it),
     ]
+    sent = Setting(form="subspaces", m=16, profile=Profile.paper(16, "sub-adversarial"))
+    lifted = [planted(LiftingRow, setting=sent), planted(LiftingRow, setting=Setting(form="raw"), position=None)]
     recalls = [planted(Recall), planted(Recall, epsilon=np.inf)]
     return {
         "matching_table": lambda: homographies.matching_table([{**matching, "mma": shares(("1", "3", "5", "10"))}]),
@@ -152,6 +165,8 @@ def study_tables() -> dict[str, Callable[[], Table]]:
         "compared_table": lambda: localization_table.compared_table(
             [setting, setting], [("Herz-Jesus-P8", "aliked-n16rot", "too few pairs of photographs match")]
         ),
+        "lifted_map_table": lambda: localization_lifting.lifted_map_table(lifted),
+        "lifted_query_table": lambda: localization_lifting.lifted_query_table(lifted),
         "structural_table": lambda: attack_tables.structural_table([planted(StructuralRow)]),
         "distribution_table": lambda: attack_tables.distribution_table([planted(EstimateRow)]),
         "decoy_table": lambda: attack_tables.decoy_table([planted(DecoyRow)]),

@@ -11,20 +11,20 @@ import numpy as np
 from veil.attacks.matches.view_weights import ViewWeights
 from veil.geometry.rigid import Rigid
 from veil.trials.reconstruction_run import ErrorStatistics, Run
-from veil_lab.report.attacks import draw_defenses, draw_inversions, draw_position_attacks, draw_similarity
+from veil_lab.report.attacks import draw_defenses, draw_inversions, draw_oracle, draw_position_attacks, draw_similarity
 from veil_lab.report.curves import draw_accuracy, draw_descriptors
 from veil_lab.report.localization import draw_curve, draw_localization, draw_maps
 from veil_lab.report.queries import draw_forged, draw_queries
 from veil_lab.report.tiles import draw_tiles
 from veil_lab.report.view_ratios import draw_view_ratios
 from veil_lab.studies.attacks.defenses import DefenseRow, Recovery, default_defenses
-from veil_lab.studies.attacks.inversion import ORDER, InversionRow, Inverted
 from veil_lab.studies.attacks.positions import ATTACKS, PositionTrial
 from veil_lab.studies.localization.acceptance_counts import OBSERVATION_KINDS, QueryAnswer
 from veil_lab.studies.localization.forged_answers import ForgedAnswer
 from veil_lab.studies.localization.robustness import RobustnessTrial
 from veil_lab.studies.localization.tile_localization import AgainstRaw, TileFormRow, TileRow, TileSetting
 from veil_lab.studies.localization.word_localization_settings import LocalizationRow, Setting
+from veil_lab.studies.pictures.inversion import ORDER, InversionRow, Inverted
 from veil_lab.training.view_fit import RatedCandidates
 from worlds import generator
 
@@ -82,7 +82,7 @@ def _inversions(path: Path) -> None:
     def made(name: str, attack: str) -> Inverted:
         rgb = RANDOM.integers(0, 255, (256, 256, 3), dtype=np.uint8)
         told: dict[str, Any] = {"features": 900, "decided": 1.0, "distance": 0.1, "mae": 0.2, "ssim": 0.5, "psnr": 12.0}
-        return Inverted(name=name, attack=attack, m=0 if attack == "raw" else 4, rgb=rgb, **told)
+        return Inverted(name=name, lifting="sub-hybrid", attack=attack, m=0 if attack == "raw" else 4, rgb=rgb, **told)
 
     originals = {name: RANDOM.integers(0, 255, (256, 256, 3), dtype=np.uint8) for name in ("a", "b")}
     title = "m = 4, SSIM beside the name of the attack; four photographs of the door"
@@ -92,7 +92,7 @@ def _inversions(path: Path) -> None:
 def _similarity(path: Path) -> None:
     def row(attack: str, m: int, ssim: float) -> InversionRow:
         told: dict[str, Any] = {"pictures": 20, "mae": 0.2, "psnr": 12.0, "decided": 1.0, "distance": 0.1}
-        return InversionRow(attack=attack, m=m, ssim=ssim, interval=(ssim - 0.03, ssim + 0.03), **told)
+        return InversionRow(lifting="sub-hybrid", attack=attack, m=m, ssim=ssim, interval=(ssim - 0.03, ssim + 0.03), **told)
 
     rows = [row("raw", 0, 0.6)]
     rows += [row(attack, m, 0.5 - 0.05 * k - 0.01 * m) for k, attack in enumerate(ORDER[1:]) for m in DIMS]
@@ -279,11 +279,18 @@ def _view_ratios(path: Path) -> None:
     draw_view_ratios(path, [rated], ViewWeights())
 
 
+def _oracle(path: Path) -> None:
+    fall = 0.9 - 0.1 * np.log10(np.arange(1, 30_001))
+    curves = {"sift": np.stack([fall, fall / 3]), "aliked-n16rot": np.stack([fall + 0.1, fall / 2])}
+    draw_oracle(path, curves, title="10 photographs, sub-hybrid lifting, m = 2")
+
+
 FIGURES: Mapping[str, Callable[[Path], None]] = {
     "matching": _matching,
     "descriptors": _descriptors,
     "defenses": _defenses,
     "inversions": _inversions,
+    "oracle": _oracle,
     "similarity": _similarity,
     "localization": _localization,
     "positions": _positions,

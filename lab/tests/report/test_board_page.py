@@ -49,7 +49,7 @@ def test_a_row_has_every_number_once() -> None:
         "region holds": "2 of 3",
         "1 upload, %": "61.3",
         "5 uploads, %": "72.0",
-        "near repeats, %": "not run: no near repeats",
+        "near repeats, %": "no near repeats",
         "kB an image": "49",
         "map, s": "12.3",
         "query, s": "0.5",

@@ -12,7 +12,7 @@ from veil.audit.finding import Finding, Share
 from veil.audit.measured_forms import MeasuredAttack, MeasuredForm, measured_attacks
 from veil.errors import FileFormatError, InputError
 from veil.files.measured_forms import bundled_measured_forms, read_measured_forms, write_measured_forms
-from veil.ldp.budget import outward
+from veil.ldp.rounding import outward_percent
 from veil_lab.report.measured_forms import cost_table, interval_table, recovery_table, summary_table
 from veil_lab.studies.attacks.form_releases import DICTIONARY_SIZE, FORMS
 from worlds.documents import ROOT
@@ -58,7 +58,7 @@ def test_every_document_quotes_the_record() -> None:
 def test_the_page_tells_how_often_the_true_word_is_sent() -> None:
     """Oracle: Eq. 2 of docs/theory/words.md in floats, m = 2 of the words of the study's dictionary."""
     told = [
-        f"{outward(100 / (1 + (DICTIONARY_SIZE - 2) / (2 * math.exp(epsilon))), 3)} %"
+        f"{outward_percent(1 / (1 + (DICTIONARY_SIZE - 2) / (2 * math.exp(epsilon))))} %"
         for epsilon in sorted((form.epsilon for form in FORMS if form.epsilon), key=[5.0, 4.0, 3.0, 10.0].index)
     ]
     sentence = "probability {} at epsilon 5, {} at 4, {} at 3, and {} at 10.".format(*told)

@@ -95,6 +95,12 @@ def test_what_nothing_vouches_for_fails(text: str, named: str) -> None:
         rendered(text, {"forms": record()})
 
 
+def test_empty_cells_at_the_end_are_no_part_of_a_key() -> None:
+    """A citation has no spaces at its ends, so that it could not name such a row."""
+    table = ResultTable(columns=("from", "m", "SSIM"), rows=(("raw", "", "0.6"), ("words", "2", "0.5"), ("words", "4", "0.4")))
+    assert list(table.keys()) == ["raw", "words, 2", "words, 4"] and table.cell("raw", "SSIM") == "0.6"
+
+
 def test_epsilons_come_with_what_they_mean() -> None:
     """Oracle: Eq. 2 of docs/theory/words.md in floats, and the plain sum of epsilons, which one feature spends.
 
@@ -113,6 +119,16 @@ def test_epsilons_come_with_what_they_mean() -> None:
     assert page == f"{truth[1]:.1f} %"
     with pytest.raises(InputError, match="needs words, epsilon and m"):
         rendered("{{forms | true word sent, epsilon 10, m 2}}", {"forms": record()})
+
+
+def test_features_that_were_attacked_are_not_those_that_an_image_sent() -> None:
+    """Oracle: the plain sum of epsilons at delta 0. Broken twin: 60 attacked features would make the image's epsilon 600."""
+    rows = (("4096", "10", "2", "60"), ("4096", "10", "2", "30"))
+    settings = {"features": "1,100", "delta": "0"}
+    attacked = with_law(ResultTable(columns=("K", "epsilon", "m", "features"), rows=rows), settings)
+    assert [row[attacked.columns.index("epsilon of the image")] for row in attacked.rows] == ["11000", "11000"]
+    sent = with_law(ResultTable(columns=("K", "epsilon", "m", "features of the image"), rows=rows), settings)
+    assert [row[sent.columns.index("epsilon of the image")] for row in sent.rows] == ["600", "300"]
 
 
 def test_an_epsilon_of_the_image_that_was_rounded_down_is_told_anew() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -41,7 +43,7 @@ def example(random: np.random.Generator, count: int = 60) -> Example:
 
 def supply(kind: str = "raw", **changed: object) -> Supply:
     pool = [example(generator(f"example {index}")) for index in range(7)]
-    view = ServerView(kind=kind, dims=() if kind == "raw" else (2, 4), codebook=bundled_codebook(), epsilon=4.0)  # type: ignore[arg-type]
+    view = ServerView(kind=kind, dims=() if kind == "raw" else (2, 4), codebook=bundled_codebook(), epsilons=(4.0,))  # type: ignore[arg-type]
     return Supply(**{"load": pool.__getitem__, "count": 7, "view": view, "batch": 2, "seed": 5} | changed)  # type: ignore[arg-type]
 
 
@@ -160,9 +162,24 @@ def test_subspaces_contain_their_descriptors_and_words_come_from_the_dictionary(
     assert ((words.values == true[:, None]).all(axis=2).sum(axis=1) == 1).all()  # infinite epsilon: always sent
 
 
+def test_words_are_drawn_by_each_epsilon() -> None:
+    """The law: an epsilon of 0 hardly ever sends the true word, an infinite one always. Second method: no epsilon but that."""
+    pool = [example(generator(f"example {index}")) for index in range(7)]
+    view = ServerView(kind="words", dims=(1,), codebook=bundled_codebook(), epsilons=(0.0, math.inf))
+    mixed, true = (supply(view=item, load=pool.__getitem__) for item in (view, replace(view, epsilons=(math.inf, math.inf))))
+    shares = set()
+    for step in range(8):
+        pairs = zip(mixed(step)[0], true(step)[0], strict=True)
+        sent = np.concatenate([(a.values == b.values).all(axis=(1, 2)) for a, b in pairs])
+        shares.add(round(float(sent.mean()), 1))
+    assert shares == {0.0, 1.0}
+
+
 def test_impossible_choices_are_refused() -> None:
     with pytest.raises(InputError, match="codebook"):
         ServerView(kind="subspaces", dims=(2,))
+    with pytest.raises(InputError, match="at least one epsilon"):
+        ServerView(kind="words", dims=(2,), codebook=bundled_codebook(), epsilons=())
     with pytest.raises(RangeError, match="m must"):
         ServerView(kind="raw", dims=(0,))
     with pytest.raises(RangeError, match="batch"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -10,9 +11,9 @@ from pathlib import Path
 from veil.cli.common import Commands, StepBar, at_least, explain, progress, quiet_colmap, report, say_table, write_json
 from veil.cli.records import Record, add_record_command, json_file, option, positional
 from veil.cli.remedies import advised
-from veil.errors import VeilError
+from veil.errors import FileFormatError, InputError, VeilError
 from veil.extraction.sift import SiftOptions, extract_sift
-from veil.files.atomic import write_text
+from veil.files.atomic import read_bytes, write_text
 from veil.files.attack_networks import bundled_learned_model, bundled_pair_network
 from veil.files.codebooks import bundled_codebook, bundled_decoys
 from veil.files.photographs.gravity import gravity_from_exif
@@ -28,7 +29,8 @@ from veil_lab.studies.localization.false_acceptance import ReferencePlace
 
 EXAMPLES = """\
   veil lab board untuned/et fox -o board.html
-  veil lab board untuned --attacked-features 50 --json board.json     all scenes of a folder
+  veil lab board untuned --attacked-features 50 --json board.json         all scenes of a folder
+  veil lab board untuned --attacked-features 50 --measured board.json     go on where that run stopped
 """
 NAMES = tuple(setting.name for setting in BOARD_FORMS)
 
@@ -51,7 +53,7 @@ class Board(Record):
         f"forms to compare (default: all): {'; '.join(NAMES)}", default=NAMES, choices=NAMES, metavar="FORM"
     )
     attacked_features: int = option(
-        "features of each photograph that are attacked (default %(default)s)", default=200, parse=at_least(10)
+        "features of each photograph that are attacked (default %(default)s)", default=100, parse=at_least(10)
     )
     photographs: int = option(
         "photographs taken of a scene at most, in the order of their hashes (default %(default)s)",
@@ -59,6 +61,7 @@ class Board(Record):
         parse=at_least(4),
     )
     seed: int = option("seed of releases and of attacked features (default %(default)s)", default=0, parse=at_least(0))
+    measured: Path | None = option("JSON of a run that stopped: its scenes are not measured again", metavar="FILE")
     output: Path | None = option("page to write (.html)", short="-o", metavar="FILE")
     json: Path | None = json_file()
 
@@ -79,9 +82,12 @@ def _board(arguments: Board) -> int:
         settings=[setting for setting in BOARD_FORMS if setting.name in arguments.forms],
         options=options,
     )
+    finished = _finished(arguments)
     scenes: list[BoardScene] = []
-    for name, folder in named(scene_folders(arguments.data)):
-        scenes.append(_scene(study, name, folder, arguments.photographs))
+    folders = named(scene_folders(arguments.data))
+    for number, (name, folder) in enumerate(folders, start=1):
+        count = f"{number} of {len(folders)}: {name}"
+        scenes.append(finished[name] if name in finished else _scene(study, name, folder, arguments.photographs, count))
         if str(arguments.json) != "-":  # what is done is not lost if the rest is interrupted
             write_json(arguments.json, _as_json(arguments, scenes))
         if arguments.output:
@@ -95,13 +101,36 @@ def _board(arguments: Board) -> int:
 
 
 def _as_json(arguments: Board, scenes: Iterable[BoardScene]) -> dict:
+    return {**_asked(arguments), "scenes": [scene.as_json() for scene in scenes]}
+
+
+def _asked(arguments: Board) -> dict:
+    """The options that say what is measured of a scene, as the JSON holds them."""
     return {
         "queries_every": arguments.queries_every,
+        "forms": list(arguments.forms),
         "attacked_features": arguments.attacked_features,
         "photographs": arguments.photographs,
         "seed": arguments.seed,
-        "scenes": [scene.as_json() for scene in scenes],
     }
+
+
+def _finished(arguments: Board) -> dict[str, BoardScene]:
+    """The scenes of the run that goes on, by name. Raises InputError if its options were others."""
+    path = arguments.measured
+    if path is None:
+        return {}
+    try:
+        content = json.loads(read_bytes(path))
+        options = {key: content.get(key) for key in _asked(arguments)}
+        scenes = [BoardScene.from_json(scene) for scene in content["scenes"]]
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise FileFormatError(f"{path} is no JSON of `veil lab board` ({error!r}); leave out --measured") from None
+    for key, asked in _asked(arguments).items():
+        if options[key] != asked:
+            told = f"{key.replace('_', ' ')}: {options[key]!r} in the file, {asked!r} now"
+            raise InputError(f"{path} was measured with other options ({told}); give the same ones, or leave out --measured")
+    return {scene.scene: scene for scene in scenes if scene.rows}
 
 
 def scene_folders(data: Iterable[Path]) -> list[Path]:
@@ -123,22 +152,22 @@ def named(folders: list[Path]) -> list[tuple[str, Path]]:
     ]
 
 
-def _scene(study: BoardStudy, name: str, folder: Path, most: int) -> BoardScene:
-    """The rows of one folder, or the reason why there are none."""
+def _scene(study: BoardStudy, name: str, folder: Path, most: int, count: str) -> BoardScene:
+    """The rows of one folder, or the reason why there are none; `count` says in the progress which of all scenes it is."""
     try:
-        place = _place(name, folder, most)
+        place = _place(name, folder, most, count)
     except VeilError as error:
         return BoardScene(scene=name, reason=advised(error))
-    with StepBar("measuring") as bar:
-        return study.scene(place, progress=bar)
+    with StepBar(count) as bar:
+        return study.scene(place, progress=lambda step, done, total: bar(f"{count}: {step}", done, total))
 
 
-def _place(name: str, folder: Path, most: int) -> ReferencePlace:
+def _place(name: str, folder: Path, most: int, count: str) -> ReferencePlace:
     """Features of a scene's photographs, as `veil extract` makes them, with their reference poses and gravity."""
     scene = read_scene(folder)
     names = ranked(scene.pictures, most)
     features, down = {}, {}
-    for image in progress(names, f"{name}: extracting"):
+    for image in progress(names, f"{count}: extracting"):
         path = scene.pictures[image]
         picture = read_picture(path, camera=scene.cameras.get(image))
         features[image] = extract_sift(picture, SiftOptions(first_octave=None))

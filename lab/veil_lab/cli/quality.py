@@ -7,11 +7,9 @@ A file of its own: it measures codebooks; `lab` only lists commands.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-
-import numpy as np
 
 from veil.cli.codebook.collect import Collection, Wanted, collect
 from veil.cli.codebook.quality import say_quality
@@ -30,12 +28,12 @@ from veil.cli.common import (
 )
 from veil.cli.records import Record, add_record_command, json_file, option, positional
 from veil.codebooks.codebook import Codebook
-from veil.codebooks.kmeans import Descriptors, unit_rows
+from veil.codebooks.kmeans import Descriptors
 from veil.codebooks.quantization import MEASURED, measure
 from veil.codebooks.sampling import WordTraining
 from veil.errors import InputError
 from veil.extraction import EXTRACTORS
-from veil.files.codebooks import read_codebook
+from veil.files.codebooks import bundled_codebook, bundled_decoys, read_codebook
 from veil.files.features import holds_features
 from veil.report.quantization import draw_quantization
 from veil.report.tables import Table, numbers, percent
@@ -44,8 +42,9 @@ from veil_lab.studies.attacks.assumptions import LIFTED, Assumptions, assumption
 EXAMPLES = """\
   veil lab quality book.npz others/ --figure quality.png     photographs that the book was not made from
   veil lab quality book.npz features.h5 --json quality.json
-  veil lab quality decoys.npz features.h5 --m 2 4 8 16       and what subspaces with these words give an attacker
+  veil lab quality decoys features.h5 --m 2 4 8 16           and what subspaces with the bundled decoys give an attacker
 """
+BUNDLED: Mapping[str, Callable[[], Codebook]] = {"bundled": bundled_codebook, "decoys": bundled_decoys}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,7 +55,7 @@ class MeasureCodebook(Record):
     subspace lie near its descriptor or one decoy. Other subspaces with the same decoys pass far from the descriptor.
     """
 
-    codebook: Path = positional("a file that `veil codebook build` wrote")
+    codebook: Path = positional("a file that `veil codebook build` wrote, or 'bundled', or 'decoys' for the bundled pool")
     photos: tuple[Path, ...] = positional("photographs, folders of them, or features of `veil extract`")
     seed: int = option("seed of the sample (default %(default)s)", default=0, parse=at_least(0))
     m: tuple[int, ...] = option("dimensions of subspaces, even numbers (default none)", default=(), parse=at_least(2))
@@ -72,7 +71,8 @@ def register(actions: Commands) -> None:
 
 def _quality(arguments: MeasureCodebook) -> int:
     quiet_colmap()
-    book = read_codebook(arguments.codebook)
+    named = BUNDLED.get(str(arguments.codebook))
+    book = read_codebook(arguments.codebook) if named is None else named()
     if book.descriptor not in EXTRACTORS and not all(map(holds_features, arguments.photos)):
         raise InputError(f"veil cannot extract {book.descriptor}; give features that `veil extract --imported` wrote")
     for m in arguments.m:
@@ -140,10 +140,8 @@ def assumption_table(rows: Sequence[Assumptions]) -> Table:
 
 def _assumptions(book: Codebook, sample: Descriptors, arguments: MeasureCodebook) -> list[Assumptions]:
     """The assumptions at each dimension that was asked for, and each number of words."""
-    descriptors = unit_rows(sample[:LIFTED]).astype(np.float64)
-    words = book.vectors.astype(np.float64)
-    asked = [(m, count) for m in arguments.m for count in word_counts(len(words))]
+    asked = [(m, count) for m in arguments.m for count in word_counts(len(book))]
     return [
-        assumptions(descriptors, words[:count], m=m, seed=arguments.seed)
+        assumptions(sample[:LIFTED], replace(book, stored=book.stored[:count], slices=1), m=m, seed=arguments.seed)
         for m, count in progress(asked, "lifting to subspaces")
     ]

@@ -1,4 +1,4 @@
-"""Figures of attacks: on hidden positions, in spite of defenses, and of pictures from descriptors.
+"""Figures of attacks: on hidden positions, in spite of defenses, of an oracle's choice, and of pictures from descriptors.
 
 Of positions each share of lines along gravity has a panel, with blind guesses beside; each defense has a row.
 """
@@ -27,10 +27,11 @@ from veil.report.figures import (
     drawn,
     legend_below,
     log2_axis,
+    series,
 )
 from veil_lab.studies.attacks.defenses import DefenseRow
-from veil_lab.studies.attacks.inversion import ORDER, RAW, InversionRow, Inverted
 from veil_lab.studies.attacks.positions import PositionTrial, position_histograms, position_rows
+from veil_lab.studies.pictures.inversion import ORDER, RAW, InversionRow, Inverted
 
 EDGES_PX = np.logspace(-2, 3, 31)
 # Color, dash and label of each attack; a dashed curve is for lines without one of their defenses.
@@ -144,6 +145,25 @@ def _accuracies(axis: Any, rows: Sequence[DefenseRow]) -> None:
     axis.set_xlabel("mean matching accuracy at 3 px, %")
 
 
+def draw_oracle(path: Path, curves: Mapping[str, np.ndarray], *, title: str) -> None:
+    """Write the figure (PNG or SVG by its suffix): distance to the truth against the length K of an oracle's list.
+
+    `curves` are those of `oracle_curve` by descriptor. Dotted lines are their limits ([D21], Fig. 6).
+    """
+    with drawn(path, size=(6.5, 4.4), title=title) as (figure, axes):
+        axis, colors = axes[0, 0], series(list(curves))
+        for name, both in curves.items():
+            for values, dash, label in zip(both, ("-", "--"), (name, f"{name}, projected"), strict=True):
+                axis.plot(np.arange(1, len(values) + 1), values, dash, color=colors[name], label=label)
+                axis.axhline(values[-1], linestyle=":", color=colors[name], linewidth=1)
+        axis.set_xscale("log")
+        axis.set_xlim(1, max(both.shape[1] for both in curves.values()))
+        axis.set_ylim(bottom=0)
+        axis.set_xlabel("K, entries that the oracle picks from")
+        axis.set_ylabel("mean distance to the descriptor")
+        legend_below(figure)
+
+
 _COLORS = {"database": VERMILION, "clustering": ORANGE, "direct": BLUE, "nearest": GREEN}
 
 
@@ -155,7 +175,8 @@ def draw_inversions(
     `originals` are crops of photographs (256x256 px) by name. Raises InputError if there is no picture of one of them.
     """
     shown = {(item.name, item.attack): item for item in pictures if item.m in (0, m)}
-    attacks = [attack for attack in ORDER if any(key[1] == attack for key in shown)]
+    drawn_from = dict.fromkeys(attack for _, attack in shown)
+    attacks = [attack for attack in dict.fromkeys((*ORDER, *drawn_from)) if attack in drawn_from]
     missing = [name for name in originals if not any(key[0] == name for key in shown)]
     if missing or not originals:
         raise InputError(f"nothing was reconstructed at m = {m} of {missing[0] if missing else 'any photograph'}")

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from veil.audit.measured_forms import MeasuredForm
-from veil.ldp.budget import outward
+from veil.ldp.rounding import outward
 from veil.report.tables import Name, Number, Table, Words, numbers
 
 SHARES = (

@@ -10,14 +10,15 @@ import re
 from collections.abc import Mapping
 
 from veil.errors import InputError, RangeError
-from veil.ldp.budget import outward
 from veil.ldp.composition import composed_epsilon
 from veil.ldp.mechanism import SubsetMechanism
+from veil.ldp.rounding import outward, outward_percent
 from veil_lab.results.record import ResultTable
 
 TRUE_WORD, OF_IMAGE = "true word sent", "epsilon of the image"
-# Heads of columns by the values that they hold, and heads of columns that print already what would be computed.
-_HEADS = {"K": "words", "epsilon": "epsilon", "epsilon a feature": "epsilon", "m": "m", "features": "features"}
+# Heads of columns by the values that they hold, and heads of columns that print already what would be computed. A column
+# `features` is not among them: tables of attacks count there the features that were attacked, not those that one image sent.
+_HEADS = {"K": "words", "epsilon": "epsilon", "epsilon a feature": "epsilon", "m": "m", "features of the image": "features"}
 _PRINTED = {TRUE_WORD: {TRUE_WORD, "true word, %"}, OF_IMAGE: {OF_IMAGE, "epsilon of image", "of the image"}}
 _ASKED = re.compile(rf"({TRUE_WORD}|{OF_IMAGE})((?:, (?:words|epsilon|m|features) \d[\d.]*)*)")
 
@@ -40,6 +41,7 @@ def law_told(settings: Mapping[str, str], asked: str) -> str | None:
 def with_law(table: ResultTable, settings: Mapping[str, str]) -> ResultTable:
     """The table with columns of what its epsilons mean, where K and m are in its columns or in `settings`.
 
+    The number of features that an image sends is in a column `features of the image`, or in the setting `features`.
     A table without epsilons of words stays as it is, and so does a column that is printed already. But epsilons of the image
     are computed anew, as commands rounded them to the nearest number once.
     """
@@ -69,7 +71,7 @@ def _cell(name: str, values: Mapping[str, str]) -> str | None:
         words, m = (int(values[key].replace(",", "")) for key in ("words", "m"))
         law = SubsetMechanism(dictionary_size=words, epsilon=float(values["epsilon"].replace("∞", "inf")), m=m)
         if name == TRUE_WORD:
-            return f"{outward(100 * float(law.truth), 3)} %"
+            return f"{outward_percent(float(law.truth))} %"
         features = int(values["features"].replace(",", ""))
         return outward(composed_epsilon({law: features}, float(values["delta"])))
     except (KeyError, ValueError, RangeError):

@@ -75,8 +75,8 @@ class ResultTable:
         return len(self.columns)
 
     def keys(self) -> dict[str, tuple[str, ...]]:
-        """The rows by their keys: the cells that tell them apart, with commas between."""
-        return {", ".join(row[: self.labels]): row for row in self.rows}
+        """The rows by their keys: the cells that tell them apart, with commas between; empty ones at the end are left out."""
+        return {", ".join(row[: self.labels]).rstrip(", "): row for row in self.rows}
 
     def cell(self, row: str, column: str) -> str | None:
         """The cell of a row, by its key, and of a column, by its name; None if there is none."""

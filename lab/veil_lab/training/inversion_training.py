@@ -104,10 +104,12 @@ def train(
 ) -> State:
     """Train a network of a kind from the start, or on from `state`, and return its last state.
 
-    It starts from random weights, or from those of `start`; of a `start` of another kind all but the embedding of keypoints is
-    taken. `source` makes the batches, in a thread of their own while the network computes. `progress` is called after each step
-    with its number, the share that is over and the loss, `checkpoint` with the state from time to time. Raises InputError if
-    `state` is of another training, or `start` of another network.
+    It starts from random weights, or from those of `start`. A `start` of another kind keeps its embedding of keypoints only
+    between raw descriptors and words, as a descriptor is embedded like a single word (docs/theory/inversion.md, Eq. 5).
+
+    `source` makes the batches, in a thread of their own while the network computes. `progress` is called after each step with
+    its number, the share that is over and the loss, `checkpoint` with the state from time to time. Raises InputError if `state`
+    is of another training, or `start` of another network.
     """
     trainer = _Trainer(kind, options, state, start)
     saved = time.monotonic()
@@ -128,14 +130,16 @@ def train(
 
 
 def start_from(network: Network, start: Weights) -> None:
-    """Give a new network the weights of another: all of one of its kind, otherwise all but the embedding of keypoints.
+    """Give a new network the weights of another: all, or all but the embedding if one of the two reads subspaces.
 
     Raises InputError for weights of another architecture.
     """
 
+    # A descriptor is embedded like a single word.
+    alike = start.kind == network.kind or "subspaces" not in (start.kind, network.kind)
+
     def taken(name: str) -> bool:
-        counts = name.endswith("num_batches_tracked")
-        return not counts and (start.kind == network.kind or not name.startswith("embedding."))
+        return not name.endswith("num_batches_tracked") and (alike or not name.startswith("embedding."))
 
     kept = {name: torch.from_numpy(np.array(array, dtype=np.float32)) for name, array in start.arrays.items() if taken(name)}
     refusal = "these are no weights of this network ({}); start from others, or from none"

@@ -53,7 +53,7 @@ class ServerView:
     - `kind`: "raw" descriptors, "subspaces" of the `paper` profile, or "words" of `codebook`.
     - `dims`: the m that are trained on, each between 1 and 64; empty for raw descriptors.
     - `codebook`: decoys of the subspaces, or dictionary of the words.
-    - `epsilon`: of each feature, for words.
+    - `epsilons`: of each feature, for words; those that are trained on.
 
     Raises InputError for an unknown kind or a missing codebook or m, RangeError for an m outside its range.
     """
@@ -61,18 +61,21 @@ class ServerView:
     kind: Kind
     dims: tuple[int, ...] = ()
     codebook: Codebook | None = None
-    epsilon: float = math.inf
+    epsilons: tuple[float, ...] = (math.inf,)
 
     def __post_init__(self) -> None:
         if self.kind not in KINDS:
             raise InputError(f"kind must be one of {', '.join(KINDS)}, got {self.kind!r}")
-        if self.kind != "raw" and (self.codebook is None or not self.dims):
-            raise InputError(f"{self.kind} need a codebook and at least one m")
+        if self.kind != "raw" and (self.codebook is None or not self.dims or not self.epsilons):
+            raise InputError(f"{self.kind} need a codebook, at least one m, and at least one epsilon if they are words")
         if not all(1 <= m <= 64 for m in self.dims):
             raise RangeError(f"m must lie between 1 and 64, got {self.dims}")
 
-    def of(self, features: Features, frame: Frame, *, m: int, case: str) -> SparseMap:
-        """The map of one image as the server sees it. `case` seeds the lifting or the words; raw descriptors ignore `m`."""
+    def of(self, features: Features, frame: Frame, *, m: int, epsilon: float = math.inf, case: str) -> SparseMap:
+        """The map of one image as the server sees it; `case` seeds the lifting or the words.
+
+        Raw descriptors ignore `m` and `epsilon`, and subspaces ignore `epsilon`.
+        """
         if self.kind == "raw":
             return points_map(frame, features.keypoints, publish(features).vectors)
         assert self.codebook is not None
@@ -85,7 +88,7 @@ class ServerView:
                 randomness=seeded(case),
             )
             return subspaces_map(frame, features.keypoints, lifted.form)
-        mechanism = SubsetMechanism(dictionary_size=len(self.codebook), epsilon=self.epsilon, m=m)
+        mechanism = SubsetMechanism(dictionary_size=len(self.codebook), epsilon=epsilon, m=m)
         worded = to_words(features, mechanism=mechanism, dictionary=self.codebook, randomness=seeded(case))
         return words_map(frame, features.keypoints, worded.form, self.codebook)
 
@@ -196,9 +199,10 @@ class Supply:
             )
 
     def __call__(self, step: int) -> tuple[list[SparseMap], UInt8[np.ndarray, "batch 256 256 3"]]:
-        """Batch number `step` (from 0): maps, all of the same m, and their pictures."""
+        """Batch number `step` (from 0): maps, all of the same m and epsilon, and their pictures."""
         random = np.random.default_rng([self.seed, 1, step])
         m = int(random.choice(self.view.dims)) if self.view.dims else 0
+        epsilon = float(random.choice(self.view.epsilons)) if self.view.kind == "words" else math.inf
         maps, pictures = [], []
         for place, index in enumerate(self._examples(step)):
             window = None
@@ -207,7 +211,7 @@ class Supply:
                 index = int(random.integers(self.count))  # another photograph in place of a window without features
             window = thinned(mirrored(window) if random.random() < 0.5 else window, random)
             case = f"inversion {self.seed} {step} {place}"
-            maps.append(self.view.of(window.features, Frame(width=SIDE, height=SIDE), m=m, case=case))
+            maps.append(self.view.of(window.features, Frame(width=SIDE, height=SIDE), m=m, epsilon=epsilon, case=case))
             pictures.append(window.rgb)
         return maps, np.stack(pictures)
 

@@ -18,7 +18,7 @@ from veil.attacks.words.votes import UPLOADS, votes_attack
 from veil.codebooks.codebook import Codebook
 from veil.errors import Remedy
 from veil.forms import Subsets
-from veil.ldp.budget import outward
+from veil.ldp.rounding import outward_percent
 
 SAME_PLACE_PX = 1e-3
 
@@ -28,7 +28,7 @@ def _posterior(target: Target) -> Attempt:
     with target.timer() as clock:
         beliefs = posterior(form)
     expected = form.mechanism.posterior
-    most = outward(100 * expected, 3)
+    most = outward_percent(expected)
     note = f"no attack on single features names the right word more often than {most} %, if all words are as likely"
     return _attempt("posterior", beliefs, dictionary, clock.seconds, notes=(note,), details={"posterior": expected})
 

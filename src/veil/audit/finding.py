@@ -12,6 +12,7 @@ from jaxtyping import Float64
 from veil.attacks.attack import Family
 from veil.errors import Remedy
 from veil.json_records.values import Limits
+from veil.ldp.rounding import interval_ends
 from veil.one_line import one_line
 
 ErrorUnit = Literal["descriptor", "px", "word"]
@@ -40,8 +41,13 @@ class Share:
         """Share as a number between 0 and 1; 0 if `total` is 0."""
         return self.count / self.total if self.total else 0.0
 
+    @property
+    def interval(self) -> str:
+        """The interval in percent, as "3.1 to 4.2", its ends rounded outward."""
+        return " to ".join(interval_ends(self.low, self.high))
+
     def __str__(self) -> str:
-        return f"{100 * self.value:.1f} % ({100 * self.low:.1f} to {100 * self.high:.1f})"
+        return f"{100 * self.value:.1f} % ({self.interval})"
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 from veil.audit.finding import Finding
 from veil.errors import InputError, Remedy
+from veil.ldp.rounding import interval_ends
 
 Unit = Literal["descriptor", "px", "word", "release"]
 # Shares of a finding that tables show, by its unit.
@@ -57,8 +58,8 @@ class MeasuredAttack:
 
     @property
     def interval(self) -> str:
-        """The 95 % intervals over photographs, in percent; "-" without any."""
-        return " / ".join(f"{100 * low:.0f} to {100 * high:.0f}" for low, high in zip(self.low, self.high, strict=True)) or "-"
+        """The 95 % intervals over photographs, in percent, their ends rounded outward; "-" without any."""
+        return " / ".join(" to ".join(interval_ends(*ends, 0)) for ends in zip(self.low, self.high, strict=True)) or "-"
 
     @property
     def cell(self) -> str:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from veil.attacks.attack import FAMILIES
 from veil.audit.finding import CONFIDENCE, Finding, Share
 from veil.errors import InputError
-from veil.ldp.budget import outward
+from veil.ldp.rounding import interval_ends, outward
 from veil.one_line import one_line
 
 _RULE = re.compile(r"^\s*([a-z][a-z0-9 _-]*?)(?:\.([a-z][a-z0-9_.]*))?\s*(>=|>)\s*([0-9.eE+-]+)\s*(%?)\s*$")
@@ -144,7 +144,7 @@ def _breach(rule: Rule, findings: Sequence[Finding], epsilons: Mapping[str, floa
 
 
 def _most(share: Share) -> str:
-    return f"{100 * share.high:.1f} %"
+    return f"{interval_ends(share.low, share.high)[1]} %"
 
 
 def _enough(rule: Rule, share: Share) -> str:

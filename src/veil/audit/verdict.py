@@ -15,7 +15,7 @@ from veil.attacks.claims import OrderEvidence
 from veil.attacks.on_lines import ORDER_FALSE_ALARMS, ORDER_POWER
 from veil.audit.finding import RECOVERED_WITHIN, RECOVERED_WITHIN_PX, Finding
 from veil.errors import Remedy
-from veil.ldp.budget import outward
+from veil.ldp.rounding import outward
 from veil.one_line import one_line
 
 Grade = Literal["broken", "leaks", "nothing found"]

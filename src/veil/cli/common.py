@@ -14,13 +14,16 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Siz
 from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
-from typing import Any, TypedDict, TypeVar
+from typing import TYPE_CHECKING, Any, TypedDict, TypeVar
 
 from veil.cli.progress import tracker
 from veil.cli.remedies import advised
 from veil.errors import VeilWarning
 from veil.files.atomic import write_text
 from veil.report.tables import WIDTH, Table, escaped, facts, wrapped
+
+if TYPE_CHECKING:
+    from veil.scene import ContradictedFocal
 
 EXIT_OK, EXIT_ERROR, EXIT_USAGE, EXIT_NO_POSE, EXIT_POLICY = 0, 1, 2, 3, 4
 EXIT_NO_GRAVITY = EXIT_NO_POSE  # both: nothing went wrong, and for some photograph there is no answer
@@ -249,6 +252,13 @@ def say_left_out(arguments: Arguments, left_out: Mapping[str, str]) -> None:
             names = [f"{len(names)} images ({', '.join(names[:FEW_NAMED])}, ...; --json names all)"]
         for name in names:
             say(arguments, f"left out {name}: {reason}")
+
+
+def say_focals(arguments: Arguments, focals: Sequence[ContradictedFocal]) -> None:
+    """Print for which images a map was made with another focal length than they came with, why, and what to do."""
+    for focal in focals:
+        few = focal.names if len(focal.names) <= MOST_NAMED else (*focal.names[:FEW_NAMED], "...; --json names all")
+        say(arguments, f"note: {', '.join(few) or f'{focal.images} images'}: {advised(focal.reason, focal.remedy)}")
 
 
 def say_table(arguments: Arguments, table: Table) -> None:

@@ -59,6 +59,7 @@ PHRASES: Mapping[tuple[Action, str], str] = {
     ("give", "map_images.gravity"): "make the map with gravity (`veil map --gravity`)",
     ("give", "a folder without such files"): "move such files elsewhere",
     ("give", "measure_gravity.source"): "use --from {}",
+    ("give", "the right cameras of the others"): "extract the others with their cameras (`veil extract --camera`)",
     ("give", "more photographs of the place"): "give three photographs of the place or more",
     ("give", "photographs from several standpoints"): "take photographs from several standpoints, with steps between them",
     ("give", "photographs with more overlap"): "take photographs with more overlap",

@@ -16,9 +16,9 @@ from veil.errors import InputError, ReleaseRefused, Remedy
 from veil.features import Features
 from veil.files.codebooks import BUNDLED, bundled_codebook, bundled_decoys
 from veil.geometry.gravity import checked_gravity
-from veil.ldp.budget import outward
 from veil.ldp.composition import composed_epsilon
 from veil.ldp.mechanism import SubsetMechanism
+from veil.ldp.rounding import outward
 from veil.mechanisms.lines import gravity_key, line_key
 from veil.mechanisms.parameters import Parameters
 from veil.mechanisms.profile import Profile

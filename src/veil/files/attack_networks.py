@@ -10,7 +10,8 @@ import struct
 import tokenize
 import zipfile
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, replace
 from functools import lru_cache
 from importlib.resources import as_file, files
@@ -47,16 +48,11 @@ def write_weights(path: Path, weights: Weights) -> None:
 
 def read_weights(path: Path) -> Weights:
     """Read weights and verify their hash. Raises FileFormatError if the file is damaged, foreign, or does not match it."""
-    arrays, header = load_arrays(path, "weights of inversion")
-    try:
-        if header["format"] != WEIGHTS_FORMAT:
-            raise FileFormatError(f"{path} has format {header['format']!r}; this veil reads {WEIGHTS_FORMAT}")
+    with _opened(path, "weights of inversion", WEIGHTS_FORMAT) as (arrays, header):
         weights = Weights(kind=header["kind"], arrays=arrays, training=Training.from_json(header["training"]))
         if weights.digest != header["digest"]:
             raise FileFormatError(f"{path} does not match its hash; fetch it again")
-    except DAMAGE as error:
-        raise FileFormatError(f"{path} holds no weights of inversion, or is damaged ({error})") from None
-    return weights
+        return weights
 
 
 def bundled_inverter() -> Weights:
@@ -83,6 +79,20 @@ def load_arrays(path: Path, what: str) -> tuple[dict[str, np.ndarray], dict]:
     except FileNotFoundError:
         raise FileFormatError(f"there is no file {path}") from None
     except DAMAGE as error:
+        raise FileFormatError(f"{path} is not {what}, or is damaged ({error})") from None
+
+
+@contextmanager
+def _opened(path: Path, what: str, expected: int) -> Iterator[tuple[dict[str, np.ndarray], dict]]:
+    """Arrays and header of a file of the format `expected`. What they lack, its reader finds: that is damage, too."""
+    arrays, header = load_arrays(path, what)
+    try:
+        if header["format"] != expected:
+            raise FileFormatError(f"{path} has format {header['format']!r}; this veil reads {expected}")
+        yield arrays, header
+    except FileFormatError:
+        raise
+    except (VeilError, *DAMAGE) as error:
         raise FileFormatError(f"{path} is not {what}, or is damaged ({error})") from None
 
 
@@ -115,41 +125,33 @@ def write_learned_model(path: Path, model: LearnedModel) -> None:
     if model.whole is not None:
         header["whole"] = model.whole.source
         arrays |= {f"{_WHOLE}{name}": item.astype(np.float16) for name, item in model.whole.arrays.items()}
-    arrays["header"] = np.frombuffer(json.dumps(header).encode(), dtype=np.uint8)
-    with replacing(path) as temporary, temporary.open("wb") as stream:
-        np.savez(stream, **arrays)
+    save_arrays(path, arrays, header)
 
 
 def read_learned_model(path: Path | str) -> LearnedModel:
     """The networks in a file of `veil lab train attacks` or `veil lab tune`. Raises FileFormatError for another file."""
     path = Path(path)
-    try:
-        require_filled(path)
-        with np.load(path, allow_pickle=False) as stored:
-            header = json.loads(stored["header"].tobytes())
-            if header["format"] != MODEL_FORMAT:
-                raise FileFormatError(f"{path} has format {header['format']!r}; this veil reads {MODEL_FORMAT}")
-            space = _space(header["space"])
-            numbers = range(int(header["layers"]))
-            density = DensityNetwork(
-                space=space,
-                weights=tuple(stored[f"density_w{number}"].astype(np.float32) for number in numbers),
-                biases=tuple(stored[f"density_b{number}"].astype(np.float32) for number in numbers),
-                source=str(header["source"]),
-            )
-            context = _context(stored, space, str(header["source"]))
+    if not path.is_file():
+        raise FileFormatError(f"there is no file {path}", remedy=Remedy("make", "networks of attacks"))
+    with _opened(path, "networks of attacks", MODEL_FORMAT) as (stored, header):
+        space, source = _space(header["space"]), str(header["source"])
+        numbers = range(int(header["layers"]))
+        density = DensityNetwork(
+            space=space,
+            weights=tuple(stored[f"density_w{number}"].astype(np.float32) for number in numbers),
+            biases=tuple(stored[f"density_b{number}"].astype(np.float32) for number in numbers),
+            source=source,
+        )
+        whole = {name.removeprefix(_WHOLE): item for name, item in stored.items() if name.startswith(_WHOLE)}
+        return LearnedModel(
+            density=density,
+            context=_context(stored, space, source),
+            photograph=_photograph(stored, space, source),
+            whole=_transformer(whole, space, str(header["whole"])) if whole else None,
+            training=_training(header["training"]),
             # Files of networks alone hold no weights of views, and stand for those that ship with veil.
-            views = ViewWeights.from_json(header["views"]) if "views" in header else ViewWeights()
-            law = _photograph(stored, space, str(header["source"]))
-            training = _training(header["training"])
-            whole = None
-            if named := {name: name.removeprefix(_WHOLE) for name in stored.files if name.startswith(_WHOLE)}:
-                whole = _transformer(stored, named, space, str(header["whole"]))
-            return LearnedModel(density=density, context=context, photograph=law, whole=whole, training=training, views=views)
-    except FileNotFoundError:
-        raise FileFormatError(f"there is no file {path}", remedy=Remedy("make", "networks of attacks")) from None
-    except (VeilError, *DAMAGE) as error:
-        raise FileFormatError(f"{path} holds no networks of attacks, or is damaged ({error})") from None
+            views=ViewWeights.from_json(header["views"]) if "views" in header else ViewWeights(),
+        )
 
 
 def write_photograph_transformer(path: Path, network: PhotographTransformer) -> None:
@@ -160,26 +162,14 @@ def write_photograph_transformer(path: Path, network: PhotographTransformer) -> 
 
 def read_photograph_transformer(path: Path) -> PhotographTransformer:
     """Read a transformer that `write_photograph_transformer` wrote. Raises FileFormatError for any other file."""
-    try:
-        require_filled(path)
-        with np.load(path, allow_pickle=False) as stored:
-            header = json.loads(stored["header"].tobytes())
-            if header["format"] != TRANSFORMER_FORMAT:
-                raise FileFormatError(f"{path} has format {header['format']!r}; this veil reads {TRANSFORMER_FORMAT}")
-            named = {name: name for name in stored.files if name != "header"}
-            return _transformer(stored, named, _space(header["space"]), str(header["source"]))
-    except FileNotFoundError:
-        raise FileFormatError(f"there is no file {path}") from None
-    except (VeilError, *DAMAGE) as error:
-        raise FileFormatError(f"{path} holds no transformer of photographs, or is damaged ({error})") from None
+    with _opened(path, "a transformer of photographs", TRANSFORMER_FORMAT) as (arrays, header):
+        return _transformer(arrays, _space(header["space"]), str(header["source"]))
 
 
-def _transformer(
-    stored: Mapping[str, np.ndarray], named: Mapping[str, str], space: Space, source: str
-) -> PhotographTransformer:
-    """The transformer whose arrays are called as `named` says."""
-    arrays = {name: stored[key].astype(np.float32) for key, name in named.items()}
-    return PhotographTransformer(space=space, arrays=arrays, source=source)
+def _transformer(arrays: Mapping[str, np.ndarray], space: Space, source: str) -> PhotographTransformer:
+    return PhotographTransformer(
+        space=space, arrays={name: item.astype(np.float32) for name, item in arrays.items()}, source=source
+    )
 
 
 def _space_fields(space: Space) -> dict[str, Any]:
@@ -262,31 +252,16 @@ def write_pair_network(path: Path, network: PairNetwork) -> None:
         "source": network.source,
     }
     weights = {name: item.astype(np.float16) for name, item in network.layers._asdict().items()}
-    every: dict[str, Any] = {
-        "header": np.frombuffer(json.dumps(header).encode(), dtype=np.uint8),
-        "crowding": network.crowding,
-        **weights,
-    }
-    with replacing(path) as temporary, temporary.open("wb") as stream:
-        np.savez(stream, **every)
+    save_arrays(path, {"crowding": network.crowding, **weights}, header)
 
 
 def read_pair_network(path: Path) -> PairNetwork:
     """Read a network that `write_pair_network` wrote. Raises FileFormatError for any other file."""
-    try:
-        require_filled(path)
-        with np.load(path, allow_pickle=False) as stored:
-            header = json.loads(stored["header"].tobytes())
-            if header["format"] != PAIRS_FORMAT:
-                raise FileFormatError(f"{path} has format {header['format']!r}; this veil reads {PAIRS_FORMAT}")
-            space = Space(descriptor=header["descriptor"], normalization=header["normalization"], dim=header["dim"])
-            layers = Layers(*(stored[name].astype(np.float32) for name in Layers._fields))
-            crowding = stored["crowding"].astype(np.float64)
-            return PairNetwork(space=space, layers=layers, crowding=crowding, source=str(header["source"]))
-    except FileNotFoundError:
-        raise FileFormatError(f"there is no file {path}") from None
-    except (VeilError, OSError, EOFError, zipfile.BadZipFile, zlib.error, ValueError, LookupError, TypeError) as error:
-        raise FileFormatError(f"{path} holds no network of pairs, or is damaged ({error})") from None
+    with _opened(path, "a network of pairs", PAIRS_FORMAT) as (arrays, header):
+        space = Space(descriptor=header["descriptor"], normalization=header["normalization"], dim=header["dim"])
+        layers = Layers(*(arrays[name].astype(np.float32) for name in Layers._fields))
+        crowding = arrays["crowding"].astype(np.float64)
+        return PairNetwork(space=space, layers=layers, crowding=crowding, source=str(header["source"]))
 
 
 def bundled_pair_network() -> PairNetwork:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 from typing import Literal
 
 from veil.errors import RangeError, ReleaseRefused, Remedy
 from veil.ldp.composition import composed_epsilon
 from veil.ldp.mechanism import SubsetMechanism
+from veil.ldp.rounding import outward
 from veil.one_line import one_line
 
 BudgetUnit = Literal["image", "point", "session"]
@@ -132,27 +132,3 @@ def total(charges: Iterable[Charge], *, of_each: int | None = None) -> Mapping[S
         part = charge.features if of_each is None else min(charge.features, of_each)
         sums[charge.mechanism] = sums.get(charge.mechanism, 0) + part
     return sums
-
-
-def outward(value: float, digits: int = 4) -> str:
-    """Privacy loss, or an attack's probability of success, as text for people, rounded up to a number of digits.
-
-    It is never less than what was lost. A value with no more digits than that is told as it is typed: 0.1 is "0.1".
-    """
-    return _rounded(value, Context(prec=digits, rounding=ROUND_CEILING))
-
-
-def inward(value: float, digits: int = 4) -> str:
-    """Rest of a budget as text for people, rounded down to a number of digits."""
-    return _rounded(value, Context(prec=digits, rounding=ROUND_FLOOR))
-
-
-def _rounded(value: float, context: Context) -> str:
-    """Value as text, rounded to the context's digits and in its direction; "infinite" if it is."""
-    if math.isinf(value):
-        return "infinite"
-    # Digits before the point are all kept: 12346 is not 1.235E+4.
-    if value >= 10**context.prec:
-        return str(math.ceil(value) if context.rounding == ROUND_CEILING else math.floor(value))
-    # The shortest decimal that reads back as the value: the exact binary one of 0.1 would be rounded up to 0.1001.
-    return f"{context.create_decimal(Decimal(repr(float(value)))).normalize():f}"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from importlib.resources import files
 
 import numpy as np
 
@@ -15,9 +14,10 @@ from veil.audit.finding import Finding, Share
 from veil.audit.on_pictures import UNPROTECTED, DrawnPicture
 from veil.audit.verdict import NOT_TESTED
 from veil.errors import Remedy, Say, sentence
-from veil.ldp.budget import inward, outward
+from veil.ldp.rounding import inward, outward
 from veil.report import pictures
 from veil.report.figures import DASHES, GRAY, SERIES, in_style, new_figure
+from veil.report.page_templates import page_template
 from veil.version import __version__
 from veil.wire.message import LineUpload, Message
 
@@ -65,15 +65,8 @@ def page(outcome: Audit, *, shown: Sequence[Shown], seconds: float, say: Say = s
 
     `shown` are its rows of pictures, `seconds` the wall time of the audit. `say` turns a remedy into a phrase.
     """
-    import jinja2
-
-    environment = jinja2.Environment(
-        loader=jinja2.FunctionLoader(lambda name: (files("veil.report") / "templates" / name).read_text()),
-        autoescape=True,
-        undefined=jinja2.StrictUndefined,
-    )
     families = [family for family in TITLES if any(finding.family == family for finding in outcome.findings)]
-    return environment.get_template("audit.html").render(
+    return page_template("audit.html").render(
         version=__version__,
         verdict=outcome.verdict,
         facts=[(key, value if isinstance(value, (list, tuple)) else [value]) for key, value in outcome.facts.items()],
@@ -116,7 +109,7 @@ def _row(finding: Finding, say: Say) -> dict:
         "certified": "" if finding.certified is None else f"{100 * finding.certified.value:.1f} %",
         "exact": "" if score is None or score.exact is None else f"{100 * score.exact.value:.1f} %",
         "recovered": "" if recovered is None else f"{100 * recovered.value:.1f} %",
-        "interval": "" if recovered is None else f"{100 * recovered.low:.1f} to {100 * recovered.high:.1f} %",
+        "interval": "" if recovered is None else f"{recovered.interval} %",
         "what": "certified" if score is None else unit[score.unit],
         "bar": 0.0 if recovered is None else 100 * recovered.value,
         "whisker": _whisker(recovered),

@@ -6,18 +6,18 @@ import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from importlib.resources import files
 
 import numpy as np
 
 from veil.geometry.rigid import Rigid
-from veil.ldp.budget import outward
 from veil.ldp.composition import composed_epsilon
+from veil.ldp.rounding import outward, outward_percent
 from veil.places.maps.lines import LineView
 from veil.places.poses.answer import Localization
 from veil.report import pictures
 from veil.report.demo_forms import four_ways
 from veil.report.maps_from_above import maps_figure
+from veil.report.page_templates import page_template
 from veil.scene import Scene
 from veil.trials.form_answers import Variant
 from veil.trials.held_out import DELTA, TrialOutcome
@@ -61,21 +61,14 @@ def page(
     `repeat` holds the numbers on releasing one photograph twice, with fresh and with memoized draws (`veil.demo`).
     `read_rgb` reads photographs for pictures. `view` is the name of the file beside it that shows the map in three dimensions.
     """
-    import jinja2
-
     variants = list(dict.fromkeys(outcome.variant for outcome in outcomes))
-    environment = jinja2.Environment(
-        loader=jinja2.FunctionLoader(lambda name: (files("veil.report") / "templates" / name).read_text()),
-        autoescape=True,
-        undefined=jinja2.StrictUndefined,
-    )
     rows = [_summary(variant, outcomes, strangers, extent) for variant in variants]
     queries = [_query(name, outcomes, read_rgb) for name in dict.fromkeys(o.query.name for o in outcomes)]
     errors = [
         [100 * o.position_error / extent for o in outcomes if o.variant == v and o.position_error not in (None, math.inf)]
         for v in variants
     ]
-    return environment.get_template("demo.html").render(
+    return page_template("demo.html").render(
         version=__version__,
         rows=rows,
         first=[row for row in rows if row["is_first"]],
@@ -134,8 +127,8 @@ def _words(outcomes: Sequence[TrialOutcome]) -> dict:
         "words": f"{mechanism.dictionary_size:,}",
         "epsilon": outward(mechanism.epsilon, 6),
         "m": mechanism.m,
-        "truth": f"{outward(100 * float(mechanism.truth), 3)} %",
-        "posterior": f"{outward(100 * mechanism.posterior, 3)} %",
+        "truth": f"{outward_percent(float(mechanism.truth))} %",
+        "posterior": f"{outward_percent(mechanism.posterior)} %",
         "features": f"{features:,}",
         "image": outward(composed_epsilon({mechanism: features}, DELTA)),
         "delta": f"{DELTA:g}",

@@ -6,9 +6,9 @@ import math
 from collections.abc import Sequence
 from statistics import median
 
-from veil.ldp.budget import outward
 from veil.ldp.composition import composed_epsilon
 from veil.ldp.guarantee import NoProof
+from veil.ldp.rounding import outward
 from veil.places.poses.answer import Localization, NoPose
 from veil.trials.held_out import DELTA, TrialOutcome
 from veil.trials.tile_exits import ExitOutcome, ExitStudy

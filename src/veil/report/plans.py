@@ -10,8 +10,8 @@ from pathlib import Path
 
 import numpy as np
 
-from veil.ldp.budget import outward
 from veil.ldp.planning import ReleasePlan, curve
+from veil.ldp.rounding import outward
 from veil.report.figures import GRAY, VERMILION, drawn
 
 # Light to dark with the number of features: readable in print and with the common color deficiencies.

@@ -10,6 +10,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from unicodedata import category, east_asian_width
 
+from veil.ldp.rounding import interval_ends
+
 WIDTH = 80  # columns of a terminal, where nothing else is known
 GAP = "  "
 ELLIPSIS = "…"
@@ -248,8 +250,8 @@ def fixed(value: float | None, digits: int) -> str:
 
 
 def interval(low: float | None, high: float | None, digits: int = 1) -> str:
-    """An interval of shares in percent, for a column with the unit in its head; empty for None."""
-    return "" if low is None or high is None else f"{percent(low, digits)}-{percent(high, digits)}"
+    """An interval of shares in percent, its ends rounded outward, for a column with the unit in its head; empty for None."""
+    return "" if low is None or high is None else "-".join(interval_ends(low, high, digits))
 
 
 def escaped(text: str, kept: str = "") -> str:

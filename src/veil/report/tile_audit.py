@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from importlib.resources import files
-
 from veil.audit.tile_findings import STATEMENT, ShownView, TileAudit
 from veil.errors import Remedy, Say
 from veil.inversion.maps import Frame
 from veil.report import pictures
+from veil.report.page_templates import page_template
 from veil.version import __version__
 
 NOT_SHOWN = (
@@ -22,14 +21,7 @@ def page(audit: TileAudit, *, seconds: float, say: Say = str) -> str:
 
     `seconds` is the wall time of the audit. `say` turns a remedy into a phrase.
     """
-    import jinja2
-
-    environment = jinja2.Environment(
-        loader=jinja2.FunctionLoader(lambda name: (files("veil.report") / "templates" / name).read_text()),
-        autoescape=True,
-        undefined=jinja2.StrictUndefined,
-    )
-    return environment.get_template("tile_audit.html").render(
+    return page_template("tile_audit.html").render(
         version=__version__,
         statement=STATEMENT,
         best=_best(audit),

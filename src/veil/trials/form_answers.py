@@ -17,8 +17,8 @@ from veil.codebooks.decoys import in_runs
 from veil.features import Features
 from veil.forms import Form, Lines, Subsets, Subspaces
 from veil.geometry.camera import Camera
-from veil.ldp.budget import outward
 from veil.ldp.mechanism import SubsetMechanism
+from veil.ldp.rounding import outward
 from veil.matching.inverted_index import InvertedIndex, index_map
 from veil.mechanisms.profile import Profile
 from veil.mechanisms.public import publish

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TypedDict
 
 import numpy as np
-from jaxtyping import Float64
+from jaxtyping import Float64, Int64
 
 from veil.features import Features
 from veil.geometry.camera import as_colmap
@@ -42,7 +42,8 @@ class PositionLeakageJson(TypedDict):
 class PositionLeakage:
     """Share of an image's features whose position the server can name (mean over images), and its median error in pixels.
 
-    `images` gives both numbers per image, `positions` the named positions in pixels (x, y). The `_unchecked` pair of numbers
+    `images` gives both numbers per image, `positions` the named positions in pixels (x, y), and `rows` whose they are, as rows
+    of the image's features. The `_unchecked` pair of numbers
     adds the features of points that only three lines support. Medians are None where no position is named.
     """
 
@@ -52,6 +53,7 @@ class PositionLeakage:
     median_px_unchecked: float | None
     images: Mapping[str, tuple[float, float | None]]
     positions: Mapping[str, Float64[np.ndarray, "_ 2"]]
+    rows: Mapping[str, Int64[np.ndarray, "_"]]
 
     def as_json(self) -> PositionLeakageJson:
         """The stable record of docs/reference/json.md."""
@@ -66,7 +68,9 @@ class PositionLeakage:
 
 def leakage_of_points() -> PositionLeakage:
     """Leakage of a map from points: all positions, without error, as keypoints were sent."""
-    return PositionLeakage(share=1.0, median_px=0.0, share_unchecked=1.0, median_px_unchecked=0.0, images={}, positions={})
+    return PositionLeakage(
+        share=1.0, median_px=0.0, share_unchecked=1.0, median_px_unchecked=0.0, images={}, positions={}, rows={}
+    )
 
 
 def leakage_of_lines(
@@ -78,8 +82,8 @@ def leakage_of_lines(
     """
     named = _named_positions(problem, reconstruction, features)
     from_three = triangulated(problem, reconstruction, limit_px=4.0, min_lines=3, min_angle_deg=1.5)
-    checked = {name: errors for name, (_, errors) in named.items()}
-    unchecked = {name: errors for name, (_, errors) in _named_positions(problem, from_three, features).items()}
+    checked = {name: errors for name, (_, errors, _) in named.items()}
+    unchecked = {name: errors for name, (_, errors, _) in _named_positions(problem, from_three, features).items()}
     images = {
         name: (
             len(checked[name]) / max(len(features[name]), 1),
@@ -87,21 +91,21 @@ def leakage_of_lines(
         )
         for name in problem.tracks.names
     }
-    positions = {name: xy for name, (xy, _) in named.items()}
     return PositionLeakage(
         share=_share(checked, features),
         median_px=_median(checked),
         share_unchecked=_share(unchecked, features),
         median_px_unchecked=_median(unchecked),
         images=images,
-        positions=positions,
+        positions={name: xy for name, (xy, _, _) in named.items()},
+        rows={name: rows for name, (_, _, rows) in named.items()},
     )
 
 
 def _named_positions(
     problem: MappingProblem, reconstruction: Reconstruction, features: Mapping[str, Features]
-) -> dict[str, tuple[np.ndarray, np.ndarray]]:
-    """Projections of an image's observed points (pixels), and their distances to the hidden keypoints, by image name."""
+) -> dict[str, tuple[np.ndarray, np.ndarray, np.ndarray]]:
+    """Projections of an image's observed points (pixels), their distances to the hidden keypoints, and the features' rows."""
     tracks = problem.tracks
     named = {}
     for image, name in enumerate(tracks.names):
@@ -111,7 +115,7 @@ def _named_positions(
         )
         hidden = features[name].keypoints[tracks.feature[rows]].astype(np.float64)
         projected = np.asarray(as_colmap(features[name].camera).img_from_cam(in_camera), dtype=np.float64).reshape(-1, 2)
-        named[name] = projected, np.linalg.norm(projected - hidden, axis=1)
+        named[name] = projected, np.linalg.norm(projected - hidden, axis=1), tracks.feature[rows].astype(np.int64)
     return named
 
 

@@ -13,9 +13,9 @@ from veil.cli import main
 from veil.errors import ReleaseRefused
 from veil.files.device.home import home
 from veil.files.device.ledger import Ledger
-from veil.ldp.budget import inward, outward
 from veil.ldp.composition import composed_epsilon
 from veil.ldp.mechanism import SubsetMechanism
+from veil.ldp.rounding import inward, outward
 from worlds.ledgers import ENTRY
 from worlds.schemas import validate
 

@@ -22,9 +22,9 @@ from veil.files.device.home import home
 from veil.files.device.ledger import Ledger
 from veil.files.features import write_features
 from veil.forms import Subsets
-from veil.ldp.budget import outward
 from veil.ldp.composition import composed_epsilon
 from veil.ldp.mechanism import SubsetMechanism
+from veil.ldp.rounding import outward
 from veil.wire import LineUpload
 from veil.wire.codec import decode
 from worlds import codebook, features, generator

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import argparse
+import json
 from collections.abc import Mapping
 from dataclasses import replace
 from itertools import combinations
@@ -10,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from veil.cli.common import say_focals
 from veil.forms import Points
 from veil.geometry.camera import FROM_EXIF, GIVEN, GUESS, UNDISCLOSED, Camera, FocalPrior
 from veil.geometry.rigid import Rigid
@@ -19,12 +22,12 @@ from veil.matching.pairs import all_pairs
 from veil.places.maps import MapImage, NoMap, build_map
 from veil.places.maps.agreement import seen_by_map
 from veil.places.maps.check import rotation_disagreement
-from veil.places.maps.focal import Doubted, FocalTest, focal_deviations, focal_test, with_freed
+from veil.places.maps.focal import Doubted, FocalTest, contradicted_focals, focal_deviations, focal_test, with_freed
 from veil.places.maps.growth import grow_map
 from veil.places.maps.points import _is_clearer
 from veil.places.maps.scenes import restricted
 from veil.places.maps.verification import VerifiedPair
-from veil.scene import MapCheck, Scene
+from veil.scene import ContradictedFocal, MapCheck, Scene
 from worlds import World, generator, project, world
 from worlds.word_worlds import scene_of
 
@@ -187,6 +190,42 @@ def test_claims_that_cannot_be_tested_are_believed_as_far_as_the_others_are(wron
     assert {claims[name] for name in names[:wrong]} <= set(test.freed)
     assert (claims[last] in test.freed) == (wrong > 1)
     assert not {claims[name] for name in names[wrong:-1]} & set(test.freed)
+    assert test.untested == ({claims[last]} if wrong > 1 else set())
+
+
+def test_a_claim_that_is_not_believed_is_told_apart_from_a_contradicted_one(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Planted answers: one map frees both cameras, of which it tested one. Told are the images, the reason and the remedy."""
+    place = world("told apart", points=40, images=4)
+    images, names = claiming(place, 1.4, FROM_EXIF), sorted(place.poses)
+    few = scaled(images[names[0]].camera, 1 + 1e-6, FROM_EXIF)
+    images[names[-1]] = images[names[-1]].with_camera(few)
+    freed = {image.camera: replace(image.camera, focal=GUESS) for image in images.values()}
+
+    def once(images: Mapping[str, MapImage], folder: Path) -> FocalTest | Doubted[str]:
+        is_known = images[names[0]].camera.focal_is_known
+        return FocalTest(freed=freed, untested=frozenset({few})) if is_known else Doubted(answer="map")
+
+    last = with_freed(images, tmp_path, once, lambda new, old: True)
+    assert last.untested == {names[-1]}
+    mapped = scene_of(place).images
+    contradicted, unbelieved = contradicted_focals(last.claimed, last.images, mapped, last.untested)
+    assert contradicted.names == tuple(names[:-1]) and not contradicted.untested
+    assert unbelieved.names == (names[-1],) and unbelieved.untested and "which nothing there tests" in unbelieved.described()
+    for focal in (contradicted, unbelieved):
+        assert ContradictedFocal.from_json(json.loads(json.dumps(focal.as_json()))) == focal
+    assert ContradictedFocal.from_json({"images": 3, "given_px": 700.0, "refined_px": 500.0}).names == ()
+    say_focals(argparse.Namespace(json=None), (contradicted, unbelieved))
+    one, other = capsys.readouterr().out.splitlines()
+    assert one == (
+        f"note: {', '.join(names[:-1])}: the map contradicts the focal length of 700 px, as after a crop or a zoom; it is "
+        "500 px in the map; extract the photograph with its camera (`veil extract --camera`)"
+    )
+    assert other == (
+        f"note: {names[-1]}: the map cannot test the focal length of 700 px. More images contradict theirs than confirm it, "
+        "so it was not believed and is 500 px in the map; extract the others with their cameras (`veil extract --camera`)"
+    )
 
 
 @pytest.mark.parametrize("second_is_clearer", [True, False])

@@ -47,6 +47,21 @@ def test_points_are_triangulated_and_poses_stay(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+def test_how_well_matches_would_fix_given_poses_is_not_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The minimum cut and the covariance of all cameras take seconds, and nobody reads them."""
+
+    def asked(*_: object) -> None:
+        raise AssertionError("the poses are given")
+
+    monkeypatch.setattr("veil.places.maps.check.position_uncertainty", asked)
+    monkeypatch.setattr("veil.places.maps.check.thinnest_cut", asked)
+    place = world("known poses", images=5)
+    scene = posed(place, place.poses, tmp_path)
+    assert isinstance(scene, Scene) and scene.check is not None
+    assert scene.check.uncertainty is None and scene.check.neck is None and scene.check.rotation_deg is not None
+
+
+@pytest.mark.slow
 def test_poses_that_the_images_contradict_give_no_map(tmp_path: Path) -> None:
     """Broken twin: each image has the pose of another."""
     place = world("known poses")

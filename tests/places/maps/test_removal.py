@@ -13,7 +13,7 @@ from veil.forms import Points
 from veil.geometry.similarity import align_poses, pose_error
 from veil.places.maps import NoMap, removal
 from veil.places.maps.removal import Removal, remove_images, require_named
-from veil.scene import Scene
+from veil.scene import ContradictedFocal, Scene
 from worlds import generator
 from worlds.map_scenes import CHECK, KINDS, image_name, planted_map, survivors
 
@@ -105,10 +105,13 @@ def test_the_record_of_the_map_is_renewed_and_forgets_the_name(tmp_path: Path) -
     """Oracle: the record before. Gravity stays; a name that the map only had left out is forgotten by itself."""
     scene, _ = planted_map("record")
     down = np.array([0.0, 1.0, 0.0])
-    scene = replace(scene, check=replace(CHECK, left_out={"night.jpg": "dark", "fog.jpg": "fog"}), measured_down=down)
+    focal = ContradictedFocal(images=2, given_px=700.0, refined_px=500.0, names=("fog.jpg", "night.jpg"))
+    before = replace(CHECK, left_out={"night.jpg": "dark", "fog.jpg": "fog"}, contradicted_focals=(focal,))
+    scene = replace(scene, check=before, measured_down=down)
     removal = removed(scene, GONE, "night.jpg", workdir=tmp_path)
     check = removal.scene.check
     assert check is not None and check.left_out == {"fog.jpg": "fog"} and check.removed == 1
+    assert check.contradicted_focals == (replace(focal, names=("fog.jpg",)),)
     assert check.pairs == CHECK.pairs and check.neck != CHECK.neck
     assert "1 images were removed since" in check.described()
     np.testing.assert_array_equal(removal.scene.measured_down, down)

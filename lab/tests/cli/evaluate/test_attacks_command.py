@@ -1,9 +1,10 @@
-"""`veil evaluate attacks`, `defenses` and `inversion`: what they print and write on small photographs, and what they refuse."""
+"""`veil evaluate attacks`, `defenses`, `inversion` and `word-inversion` on small photographs: output, records and refusals."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,8 +12,12 @@ import pytest
 from PIL import Image
 
 from veil.cli import _parser, main
+from veil.files.attack_networks import bundled_inverter, write_weights
+from veil.files.codebooks import read_codebook
 from veil.files.photographs.examples import lund_door
+from veil.inversion.weights import Weights
 from veil_lab.studies.attacks.defenses import DefenseRow, defense_study
+from worlds.documents import documented, keys
 from worlds.schemas import validate
 
 pytestmark = pytest.mark.usefixtures("unchecked")
@@ -152,6 +157,7 @@ def test_pictures_get_worse_with_the_attack(
     content = json.loads(record.read_text())
     validate("evaluate-inversion", content)
     ssim = {row["attack"]: row["ssim"] for row in content["rows"]}
+    assert {row["lifting"] for row in content["rows"]} == {"none", "sub-hybrid"}
     assert set(ssim) == {"raw", "database", "clustering", "nearest"} and ssim["raw"] > ssim["nearest"]
     assert content["photographs"] == 2 and content["weights"]["direct"] is None and len(content["pictures"]) == 8
     assert "photograph by photograph" in capsys.readouterr().out
@@ -159,3 +165,32 @@ def test_pictures_get_worse_with_the_attack(
     assert run("evaluate", "inversion", victims, "--photographs", 1, "--max-features", 100) == 1
     assert "two photographs" in capsys.readouterr().err
     assert run("evaluate", "inversion", victims, "--photographs", 2, "--m", 2, "--shown-m", 4, "--reconstructions", drawn) == 1
+    capsys.readouterr()
+    assert run("evaluate", "inversion", victims, "--lifting", "random", "hybrid", "--figure", figure) == 1
+    assert "one way of lifting" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_pictures_are_drawn_from_words(
+    photographs: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Without torch: the bundled network reads single words as descriptors. The table tells what the record does."""
+    victims, others = photographs
+    book, network, record = tmp_path / "b.npz", tmp_path / "w.npz", tmp_path / "i.json"
+    assert run("codebook", "build", others, "--word-count", 200, "-o", book) == 0
+    bundled = bundled_inverter()
+    training = replace(bundled.training, codebook=read_codebook(book).digest, dims=(1,))
+    write_weights(network, Weights(kind="words", arrays=bundled.arrays, training=training))
+    options = ("--photographs", 2, "--max-features", 100, "--m", 1, 2, "--epsilon", 9, "--equal-to", 400, "--json", record)
+    capsys.readouterr()
+    assert run("evaluate", "word-inversion", victims, "--inverter", network, "--dictionary", book, *options) == 0
+    content, said = json.loads(record.read_text()), capsys.readouterr().out
+    validate("evaluate-word-inversion", content)
+    assert keys(content) <= documented("veil evaluate word-inversion")
+    rows = content["rows"]
+    assert [row["source"] for row in rows] == ["raw descriptors", "true words", "words", "words", "random words"]
+    assert rows[0]["ssim"] > rows[1]["ssim"] > rows[-1]["ssim"]
+    for row in rows:
+        assert any(f"{row['ssim']:.3f}" in line and row["source"] in line for line in said.splitlines())
+    assert run("evaluate", "word-inversion", victims, "--inverter", network, *options) == 1
+    assert "give its --dictionary" in capsys.readouterr().err

@@ -2,29 +2,58 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
+from veil.codebooks.codebook import Codebook, Provenance
+from veil.codebooks.decoys import DecoyPool
+from veil.codebooks.dictionary import Dictionary
 from veil.errors import InputError, RangeError
-from veil_lab.studies.attacks.assumptions import LISTS, HybridSubspaces, assumptions, word_counts
+from veil_lab.studies.attacks.assumptions import LISTS, HybridSubspaces, assumptions, hybrid_subspaces, word_counts
 from worlds import generator, unit
 
 DIM, WORDS, ROWS = 10, 60, 90
 
 
-def world(name: str, words: int = WORDS) -> tuple[np.ndarray, np.ndarray]:
+def pool(stored: np.ndarray, kind: type[Codebook] = DecoyPool) -> Codebook:
+    """Words of a kind of descriptor that is nobody's."""
+    return kind(
+        descriptor="toy",
+        normalization="L2",
+        stored=stored.astype(np.float32),
+        slices=1,
+        pca=None,
+        dither_steps=0.0,
+        provenance=Provenance(source="synthetic", license="none", image_count=1, descriptor_count=len(stored)),
+    )
+
+
+def world(name: str, words: int = WORDS) -> tuple[np.ndarray, Codebook]:
     """Unit descriptors and words at random."""
-    drawn = generator(name).normal(size=(ROWS + words, DIM))
-    return unit(drawn[:ROWS]), unit(drawn[ROWS:])
+    drawn = unit(generator(name).normal(size=(ROWS + words, DIM))).astype(np.float32)
+    return drawn[:ROWS], pool(drawn[ROWS:])
 
 
 def distance(lifting: HybridSubspaces, point: np.ndarray, row: int) -> float:
-    """Distance of a point to a subspace by least squares over its spanning directions, drawn once more."""
-    around = np.random.default_rng([lifting.seed, row]).normal(size=(lifting.m // 2, DIM))
-    spanning = [*(lifting.words[decoy] - lifting.descriptors[row] for decoy in lifting.decoys[row]), *around]
-    apart = point - lifting.descriptors[row]
-    steps, *_ = np.linalg.lstsq(np.stack(spanning, axis=1), apart, rcond=None)
-    return float(np.linalg.norm(apart - np.stack(spanning, axis=1) @ steps))
+    """Distance of a point to a subspace by least squares over its directions, from the descriptor that it was made of."""
+    spanning, apart = lifting.form.basis[row].T.astype(np.float64), point - lifting.descriptors[row]
+    steps, *_ = np.linalg.lstsq(spanning, apart, rcond=None)
+    return float(np.linalg.norm(apart - spanning @ steps))
+
+
+@pytest.mark.parametrize("kind", [DecoyPool, Dictionary])
+def test_subspaces_hold_their_points_and_as_many_random_directions(kind: type[Codebook]) -> None:
+    """Oracle: least squares, and ranks. Two seeds share no random direction, and few decoys."""
+    descriptors, words = world("points")
+    one, other = (hybrid_subspaces(descriptors, pool(words.stored, kind), m=4, seed=seed) for seed in (0, 1))
+    for row in range(ROWS):
+        points = one.corners(row)
+        assert points.shape == (3, DIM) and max(distance(one, point, row) for point in points) < 1e-5
+        assert np.linalg.matrix_rank(np.concatenate([one.form.basis[row], points - points[0]]), tol=1e-4) == 4
+    assert len({*map(tuple, np.sort(one.decoys).tolist())}) > ROWS // 2 and (one.decoys != other.decoys).any()
+    np.testing.assert_allclose(one.words, unit(words.stored.astype(np.float64)), atol=1e-6)
 
 
 def collides(lifting: HybridSubspaces, row: int) -> bool | None:
@@ -47,11 +76,11 @@ def test_both_shares_are_those_of_brute_force(m: int) -> None:
     """Second method: least squares for every word and subspace, and loops over pairs that share a word."""
     descriptors, words = world(f"assumptions {m}")
     result = assumptions(descriptors, words, m=m, measured=25, seed=3)
-    lifting = HybridSubspaces(descriptors, words, m=m, seed=3)
+    lifting = hybrid_subspaces(descriptors, words, m=m, seed=3)
     shares: dict[int, list[bool]] = {count: [] for count in LISTS}
     for row in range(25):
-        corners = np.concatenate([descriptors[row][None], words[lifting.decoys[row]]])
-        for rank, word in enumerate(sorted(words, key=lambda word: distance(lifting, word, row))):
+        corners = np.concatenate([lifting.descriptors[row][None], lifting.words[lifting.decoys[row]]])
+        for rank, word in enumerate(sorted(lifting.words, key=lambda word: distance(lifting, word, row))):
             first, second = sorted(np.linalg.norm(word - corners, axis=1))[:2]
             for count in LISTS:
                 if rank < count:
@@ -65,18 +94,20 @@ def test_both_shares_are_those_of_brute_force(m: int) -> None:
 def test_words_between_two_points_fail_the_ratio_test() -> None:
     """Planted truth: words on the segment of d and its decoy, near its middle, are as near to one as to the other."""
     descriptors, words = world("between")
-    lifting = HybridSubspaces(descriptors, words, m=2, seed=0)
+    lifting = hybrid_subspaces(descriptors, words, m=2, seed=0)
     (decoy,) = lifting.decoys[0]
-    middle = (descriptors[0] + words[decoy]) / 2
-    lifting.words = np.where(np.arange(WORDS)[:, None] == decoy, words, middle)
-    assert lifting.matched(0)[50] <= 1 / 50  # at most the decoy itself
-    lifting.words = np.where(np.arange(WORDS)[:, None] == decoy, words, descriptors[0])
-    assert lifting.matched(0)[50] == 1
+
+    def matched(elsewhere: np.ndarray) -> float:
+        moved = np.where(np.arange(WORDS)[:, None] == decoy, lifting.words, elsewhere)
+        return replace(lifting, words=moved).matched(np.array([0]))[50]
+
+    assert matched((lifting.descriptors[0] + lifting.words[decoy]) / 2) <= 1 / 50  # at most the decoy itself
+    assert matched(lifting.descriptors[0]) == 1
 
 
 def test_a_word_that_nobody_else_has_is_not_judged() -> None:
     """Oracle: counting. Some of a few rows share their word of many, and only these are judged."""
-    lifting = HybridSubspaces(*world("alone"), m=2, seed=0)
+    lifting = hybrid_subspaces(*world("alone"), m=2, seed=0)
     drawn = lifting.decoys[:, 0].tolist()
     judged = [lifting.collides(row) is not None for row in range(ROWS)]
     assert judged == [drawn.count(word) > 1 for word in drawn] and len(set(judged)) == 2
@@ -88,8 +119,8 @@ def test_what_cannot_be_measured() -> None:
         with pytest.raises(RangeError, match="half of a subspace are words"):
             assumptions(descriptors, words, m=m)
     with pytest.raises(InputError, match="50 words and 90 descriptors are too few"):
-        assumptions(descriptors, words[:50], m=2)
-    wide = np.hstack([descriptors, np.zeros((len(descriptors), 256 - DIM))])
+        assumptions(descriptors, pool(words.stored[:50]), m=2)
+    wide = np.hstack([descriptors, np.zeros((len(descriptors), 256 - DIM), dtype=np.float32)])
     with pytest.raises(InputError, match="at least 101 words"):
-        assumptions(wide, wide[:60], m=200)
+        assumptions(wide, pool(wide[:60]), m=200)
     assert word_counts(16384) == [16384, 4096, 1024] and word_counts(600) == [600, 150]

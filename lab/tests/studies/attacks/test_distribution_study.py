@@ -16,7 +16,8 @@ from veil.features import Features, unit_length
 from veil.files.codebooks import bundled_codebook, bundled_decoys
 from veil.forms import Points
 from veil_lab.studies.attacks import distribution as module
-from veil_lab.studies.attacks.distribution import DecoyRow, DistributionStudy, EstimateRow, descriptor_attacks
+from veil_lab.studies.attacks.distribution import DecoyRow, DistributionStudy, EstimateRow, descriptor_attacks, oracle_curve
+from worlds.random_forms import form_through, points
 
 # The bundled pool and codebook come from other photographs than the door; words of one run of the codebook are all there are.
 BOOK = bundled_codebook()
@@ -146,3 +147,19 @@ def test_wrong_studies_are_refused(door: dict[str, Features]) -> None:
     images = list(door.values())[:2]
     with pytest.raises(InputError, match="give more"):
         descriptor_attacks(images, words=WORDS, public=PUBLIC, auxiliary=images, study=replace(STUDY, count=1000))
+
+
+def test_the_curve_of_an_oracle_is_that_of_its_definition() -> None:
+    """Oracle: [D21], supplement C, entry by entry with a projection by least squares. Laws: nearer with K, nearer projected."""
+    truth, database = points(5, 16, "truth"), points(30, 16, "database")
+    form = form_through(truth, 2, "an oracle's curve")
+    expected = np.empty((5, 2, 30))
+    for number, (start, directions, true) in enumerate(zip(form.origin, form.basis, truth, strict=True)):
+        inside = start + (np.linalg.lstsq(directions.T, (database - start).T, rcond=None)[0].T @ directions)
+        order = np.argsort(np.linalg.norm(database - inside, axis=1))
+        for k in range(1, 31):
+            picked = min(order[:k], key=lambda row: float(np.linalg.norm(database[row] - true)))
+            expected[number, :, k - 1] = [np.linalg.norm(point[picked] - true) for point in (database, inside)]
+    curve = oracle_curve(form, truth, Points(vectors=database.astype(np.float32), space=form.space))
+    np.testing.assert_allclose(curve, expected.mean(axis=0), atol=1e-5)
+    assert (np.diff(curve[0]) <= 0).all() and (curve[1] < curve[0]).all()

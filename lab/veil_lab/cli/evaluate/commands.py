@@ -7,7 +7,7 @@ from typing import Any
 
 from veil.cli.common import add_command
 from veil_lab.cli.evaluate import homographies, reconstruction
-from veil_lab.cli.evaluate.attacks import attacks, defenses, forms, inversion, learned, neighborhoods, repeats
+from veil_lab.cli.evaluate.attacks import attacks, defenses, forms, inversion, learned, neighborhoods, repeats, word_inversion
 from veil_lab.cli.evaluate.poses import localization, plans, queries, retrieval, tiles, upright
 
 # Packages bring protocols of their own by entry points of this group: each is a function like `register` of a protocol here.
@@ -33,5 +33,6 @@ def register(commands: Any) -> None:
     neighborhoods.register(protocols)
     repeats.register(protocols)
     inversion.register(protocols)
+    word_inversion.register(protocols)
     for brought in sorted(entry_points(group=PROTOCOLS), key=lambda point: point.name):
         brought.load()(protocols)

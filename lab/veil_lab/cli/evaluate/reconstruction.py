@@ -25,29 +25,38 @@ from veil.cli.common import (
     write_json,
 )
 from veil.cli.records import Record, add_record_command, json_file, option, positional
+from veil.device.inverting import network_of
 from veil.errors import InputError
 from veil.extraction.sift import MAX_FEATURES, SiftOptions, extract_sift
 from veil.features import Features
+from veil.files.attack_networks import bundled_inverter
 from veil.files.photographs.gravity import read_gravity
-from veil.files.photographs.pictures import read_picture
+from veil.files.photographs.pictures import read_picture, read_rgb
 from veil.geometry.camera import Camera
 from veil.geometry.rigid import Rigid
+from veil.inversion.maps import Frame
 from veil.matching import match_pairs
 from veil.matching.pairs import all_pairs
 from veil.mechanisms.lines import RULE_NAMES, RuleName, rule_of
 from veil.mechanisms.public import publish
 from veil.report.tables import Table, names, numbers
 from veil.trials.line_maps import MappableScene, map_lines
+from veil.trials.position_leakage import PositionLeakage
 from veil.trials.reconstruction_run import Run
 from veil_lab.files.scenes import ReferenceScene, read_scene
+from veil_lab.report.attacks import draw_inversions
 from veil_lab.report.localization import draw_curve, draw_maps
 from veil_lab.studies.mapping.reconstruction import map_points
+from veil_lab.studies.pictures.inversion import RAW, Inverted, mean_row
+from veil_lab.studies.pictures.map_pictures import evenly, map_pictures
 
 # The image is doubled before SIFT begins, as COLMAP does.
 FIRST_OCTAVE = -1
+SHOWN = 3  # photographs in --reconstructions
 EXAMPLES = """\
   veil evaluate reconstruction strecha/fountain-P11 strecha/entry-P10 --json maps.json --figure maps.png
   veil evaluate reconstruction strecha/fountain-P11 --gravity-noise 0 0.25 0.5 1 2 --curve noise.png
+  veil evaluate reconstruction lund_door --draws 1 --max-features 2000 --reconstructions pictures.png
   veil evaluate reconstruction phone/ --camera SIMPLE_RADIAL,1254.6,567,756,0.0027    no reference: COLMAP's is one
 """
 
@@ -75,6 +84,9 @@ class EvaluateReconstruction(Record):
     workers: int = option("image pairs at a time that are matched (default 2)", default=2, parse=at_least(1))
     figure: Path | None = option("draw cameras and points of each scene (.png or .svg)", parse=picture, metavar="FILE")
     curve: Path | None = option("draw success against gravity noise (.png or .svg)", metavar="FILE")
+    reconstructions: Path | None = option(
+        "draw what all keypoints, and the map of lines, show of photographs (.png or .svg)", parse=picture, metavar="FILE"
+    )
     json: Path | None = json_file()
 
 
@@ -91,15 +103,23 @@ def _reconstruction(arguments: EvaluateReconstruction) -> int:
     for scene in scenes:  # before any long work
         _check(scene, arguments)
     runs: list[Run] = []
+    shown: dict[str, list[Inverted]] = {}
     for number, scene in enumerate(scenes):
         subject = subject_of(scene, arguments)
         for run in _runs(subject, arguments, warm=number > 0):
             runs.append(run)
             explain(arguments, _line(run))
+            if arguments.reconstructions and run.leakage is not None and run.method == "lines" and scene.name not in shown:
+                shown[scene.name] = _pictures(scene, subject, run.leakage)
         write_json(arguments.json if str(arguments.json) != "-" else None, {"runs": [run.as_json() for run in runs]})
     write_json(arguments.json, {"runs": [run.as_json() for run in runs]})
     say(arguments, "")
     say_table(arguments, summary_table(runs))
+    if arguments.reconstructions and shown:
+        say(arguments, "")
+        say_table(arguments, picture_table(shown))
+        _draw_pictures(arguments.reconstructions, scenes, shown)
+        report(arguments, arguments.reconstructions, "the pictures")
     if arguments.figure:
         draw_maps(arguments.figure, runs, {scene.name: scene.cam_from_world for scene in scenes})
         report(arguments, arguments.figure, "the maps")
@@ -224,6 +244,37 @@ def _line(run: Run) -> str:
     if run.aligned_share is not None:
         text += f", and the horizontal coordinate of {run.aligned_share:.0%}"
     return text
+
+
+def _pictures(scene: ReferenceScene, subject: MappableScene, leakage: PositionLeakage) -> list[Inverted]:
+    """Pictures of the photographs of a scene, from all keypoints and from the map of lines."""
+    photographs = {name: read_rgb(scene.pictures[name]) for name in subject.features}
+    return map_pictures(photographs, subject.features, leakage, raw=network_of(bundled_inverter()))
+
+
+def _draw_pictures(path: Path, scenes: Sequence[ReferenceScene], shown: Mapping[str, list[Inverted]]) -> None:
+    """Draw some photographs of the first scene that was mapped, beside its pictures."""
+    name, pictures = next(iter(shown.items()))
+    files = next(scene for scene in scenes if scene.name == name).pictures
+    originals = {}
+    for item in evenly(sorted({item.name for item in pictures}), SHOWN):
+        rgb = read_rgb(files[item])
+        originals[item] = Frame(width=rgb.shape[1], height=rgb.shape[0]).crop(rgb)
+    draw_inversions(path, originals, pictures, m=0, title=f"{name}, from all keypoints and from a map of lines, with SSIM")
+
+
+def picture_table(shown: Mapping[str, Sequence[Inverted]]) -> Table:
+    """The table of mean similarities to the photographs, by scene and by what the pictures are drawn from."""
+    rows = []
+    for name, pictures in shown.items():
+        for attack in dict.fromkeys(item.attack for item in pictures):
+            row = mean_row([item for item in pictures if item.attack == attack])
+            known = f"{np.mean([item.features for item in pictures if item.attack == attack]):.0f}"
+            interval = f"{row.interval[0]:.3f} to {row.interval[1]:.3f}"
+            cells = (f"{100 * row.decided:.0f}", known, f"{row.mae:.3f}", f"{row.ssim:.3f}", interval, f"{row.psnr:.2f}")
+            rows.append((name, "all keypoints" if attack == RAW else attack, str(row.pictures), *cells))
+    columns = "pictures", "features known, %", "in a picture", "MAE", "SSIM", "95 % interval", "PSNR, dB"
+    return Table(columns=[*names("scene", "from"), *numbers(*columns)], rows=rows, labels=2)
 
 
 def summary_table(runs: Sequence[Run]) -> Table:

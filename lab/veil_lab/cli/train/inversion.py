@@ -33,13 +33,14 @@ if TYPE_CHECKING:
 EXAMPLES = """\
   veil lab train inversion photos/ --input raw -o raw.npz --minutes 40 --steps 20000 --seed 0
   veil lab train inversion photos/ --input subspaces --m 2 4 8 16 -o direct.npz --minutes 60 --steps 20000 --seed 0
-  veil lab train inversion photos/ --input words --m 2 --epsilon 12 -o words.npz --minutes 40 --steps 20000 --seed 0
+  veil lab train inversion photos/ --input words --epsilon 8 10 12 --start bundled -o words.npz --steps 20000 --seed 0
   veil lab train inversion photos/ --input raw -o raw.npz --minutes 40 --steps 20000 --seed 0 --resume
   veil lab train inversion photos/ --input raw --start raw.npz -o better.npz --minutes 90 --steps 40000 --seed 1
 """
 DIMS = {"raw": [], "subspaces": [2, 4, 8, 16], "words": [2]}
 LOGGED_STEPS = 100
-WORD_EPSILON = 12.0
+WORD_EPSILONS = (12.0,)
+BUNDLED = "bundled"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,10 +53,10 @@ class TrainInversion(Record):
     photos: tuple[Path, ...] = positional("photographs or folders of them")
     input: Kind = option("what is known at keypoints", required=True)
     m: tuple[int, ...] | None = option("of subspaces (default 2 4 8 16), or of words (default 2)", parse=at_least(1))
-    epsilon: float = option("of words (default %(default)g)", default=WORD_EPSILON)
+    epsilon: tuple[float, ...] = option("of words (default 12)", default=WORD_EPSILONS)
     codebook: Path | None = option("decoys or dictionary (default: the bundled codebook)", metavar="FILE")
     output: Path = option("weights to write (.npz)", required=True, short="-o", metavar="FILE")
-    start: Path | None = option("weights to start from (default: random ones)", metavar="FILE")
+    start: Path | None = option("weights to start from, or 'bundled' (default: random ones)", metavar="FILE")
     steps: int = option("at most; the learning rate ends with them", required=True, parse=at_least(1))
     minutes: float | None = option("of training at most; the learning rate ends with them")
     seed: int = option("of variations, weights and order", required=True, parse=at_least(0))
@@ -78,7 +79,7 @@ def register(actions: Commands) -> None:
 
 
 def _train(arguments: TrainInversion) -> int:
-    from veil.files.attack_networks import read_weights, write_weights
+    from veil.files.attack_networks import bundled_inverter, read_weights, write_weights
     from veil.inversion.network import torch
     from veil_lab.files.trainings import Workshop
     from veil_lab.training.inversion_training import train
@@ -87,11 +88,13 @@ def _train(arguments: TrainInversion) -> int:
     quiet_colmap()
     dims = tuple(arguments.m or DIMS[arguments.input])
     codebook = None if arguments.input == "raw" else _codebook(arguments.codebook)
-    view = ServerView(kind=arguments.input, dims=dims, codebook=codebook, epsilon=arguments.epsilon)
+    view = ServerView(kind=arguments.input, dims=dims, codebook=codebook, epsilons=arguments.epsilon)
     options = _options(arguments)
     photographs = named_pictures(arguments.photos)
     folder = arguments.output.with_name(arguments.output.name + ".unfinished")
-    start = None if arguments.start is None else read_weights(arguments.start)
+    start = None
+    if arguments.start is not None:
+        start = bundled_inverter() if str(arguments.start) == BUNDLED else read_weights(arguments.start)
     workshop = Workshop(folder, _key(arguments, photographs, view, start), resume=arguments.resume)
     with open_engine() as engine, _Log(arguments, workshop) as log:
         kept = _examples(arguments, photographs, workshop, engine)
@@ -140,7 +143,7 @@ def _options(arguments: TrainInversion) -> TrainingOptions:
 
 def _key(arguments: TrainInversion, photographs: list[tuple[str, Path]], view: ServerView, start: Weights | None) -> str:
     """Digest of everything that changes examples or weights, except limits of time: a resumed run may be given more of it."""
-    choices = (view.kind, view.dims, view.epsilon, arguments.seed, arguments.batch, arguments.variants)
+    choices = (view.kind, view.dims, view.epsilons, arguments.seed, arguments.batch, arguments.variants)
     digest = ("" if view.codebook is None else view.codebook.digest) + ("" if start is None else start.digest)
     files = [hashlib.sha256(path.read_bytes()).digest() for _, path in photographs]
     return run_key([repr(choices).encode(), digest.encode(), *files])

@@ -1,21 +1,33 @@
 """Two assumptions of attacks on lifted descriptors, by dimension and number of words ([P23], supplement, Sec. S3).
 
-Each descriptor d becomes a subspace through d and h = m / 2 words, with m / 2 random directions (hybrid lifting). The database
-and the clustering attack assume that a subspace meets the manifold of descriptors at these h + 1 points alone (Table S2). The
-clustering attack assumes also that other subspaces with the same words pass far from d (Table S3). Both are numbers of a pool
-of words, known before a release.
+Each descriptor d becomes a subspace through d and h = m / 2 words, with m / 2 random directions (hybrid lifting of [D21]). The
+database and the clustering attack assume that a subspace meets the manifold of descriptors at these h + 1 points alone (Table
+S2). The clustering attack assumes also that other subspaces with the same words pass far from d (Table S3). Both are numbers of
+a pool of words, known before a release.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TypedDict
 
 import numpy as np
 from jaxtyping import Float64, Int64
 
+from veil.codebooks.codebook import Codebook
+from veil.codebooks.kmeans import Descriptors
+from veil.distances import nearest, pairwise
 from veil.errors import InputError, RangeError
+from veil.features import Features, unit_length
+from veil.forms import Subspaces
+from veil.geometry.camera import guessed
+from veil.mechanisms.profile import Profile
+from veil.mechanisms.subspaces import lift
+from veil.randomness import seeded
+from veil_lab.studies.attacks.distribution import RecordingRule
 
 LISTS = (50, 20, 10, 5)  # N, numbers of words next to a subspace, as in Table S2
 RATIO = 0.8
@@ -75,104 +87,104 @@ class Assumptions:
         }
 
 
-def assumptions(
-    descriptors: Float64[np.ndarray, "rows dim"],
-    words: Float64[np.ndarray, "words dim"],
-    *,
-    m: int,
-    measured: int = MEASURED,
-    seed: int = 0,
-) -> Assumptions:
-    """Both assumptions for the first `measured` of the `descriptors`; all of them are lifted.
+def assumptions(descriptors: Descriptors, words: Codebook, *, m: int, measured: int = MEASURED, seed: int = 0) -> Assumptions:
+    """Both assumptions for the first `measured` of the `descriptors`; all of them are lifted with decoys out of `words`.
 
-    `descriptors` and `words` have unit length. [P23] judges collisions by its clusters, which it does not define. Here each of
-    the h + 1 points is known as well as its nearest descriptor of another row shows it, as by a center of a cluster.
-    Raises RangeError if m is odd, below 2, or not below the dimension, and InputError if there are too few words or rows.
+    `descriptors` are raw ones of the words' kind, uint8 or float32 (rows, dim). [P23] judges collisions by its clusters, which
+    it does not define. Here each of the h + 1 points is known as well as its nearest descriptor of another row shows it, as by
+    a center of a cluster. Raises RangeError if m is odd, below 2, or not below the dimension, and InputError if there are too
+    few words or rows.
     """
-    require_dimension(m, descriptors.shape[1])
+    require_dimension(m, words.dim)
     least = max(*LISTS, m // 2) + 1
     if len(words) < least or len(descriptors) < 2:
         raise InputError(
             f"{len(words)} words and {len(descriptors)} descriptors are too few: for m = {m} at least {least} words "
             "and two descriptors are needed"
         )
-    lifting = HybridSubspaces(descriptors, words, m=m, seed=seed)
-    rows = range(min(measured, len(descriptors)))
-    shares = [lifting.matched(row) for row in rows]
-    collisions = [found for row in rows if (found := lifting.collides(row)) is not None]
+    lifting = hybrid_subspaces(descriptors, words, m=m, seed=seed)
+    rows = np.arange(min(measured, len(descriptors)))
+    shares = lifting.matched(rows)
+    collisions = [found for row in rows.tolist() if (found := lifting.collides(row)) is not None]
     return Assumptions(
         m=m,
         words=len(words),
         lifted=len(descriptors),
         subspaces=len(rows),
-        matched={count: float(np.mean([share[count] for share in shares])) for count in LISTS},
+        matched=shares,
         judged=len(collisions),
         apart=collisions.count(False),
     )
 
 
+def hybrid_subspaces(descriptors: Descriptors, words: Codebook, *, m: int, seed: int) -> HybridSubspaces:
+    """Descriptors lifted by the strategy "hybrid" of [D21], and the decoys of each; `seed` names the draws."""
+    features = Features(
+        keypoints=np.zeros((len(descriptors), 2), dtype=np.float32),
+        descriptors=descriptors,
+        space=words.raw_space,
+        camera=guessed(1, 1),
+        image_digest=bytes(32),
+    )
+    recorded = RecordingRule()
+    form = lift(
+        features,
+        profile=replace(Profile.paper(m, "hybrid"), decoys=words.kind),
+        compression=words.compression,
+        decoys=words,
+        randomness=seeded(f"assumptions {seed}"),
+        rule=recorded,
+    ).form
+    return HybridSubspaces(
+        form=form,
+        descriptors=unit_length(descriptors.astype(np.float64)),
+        words=words.vectors.astype(np.float64),
+        decoys=np.concatenate(recorded.chosen),
+    )
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
 class HybridSubspaces:
-    """Hybrid subspaces of unit `descriptors`: `decoys` are rows of `words`, h for each descriptor (m even).
+    """Subspaces of the unit `descriptors`; `decoys` are rows of the unit `words`, h = m / 2 for each descriptor."""
 
-    Directions at random depend on the seed and the row, so that a basis is made, and kept, when it is needed.
-    """
+    form: Subspaces
+    descriptors: Float64[np.ndarray, "rows dim"]
+    words: Float64[np.ndarray, "words dim"]
+    decoys: Int64[np.ndarray, "rows decoys"]
 
-    def __init__(
-        self,
-        descriptors: Float64[np.ndarray, "rows dim"],
-        words: Float64[np.ndarray, "words dim"],
-        *,
-        m: int,
-        seed: int,
-    ) -> None:
-        self.descriptors, self.words, self.m, self.seed = descriptors, words, m, seed
-        random = np.random.default_rng(seed)
-        drawn = [random.choice(len(words), m // 2, replace=False) for _ in range(len(descriptors))]
-        self.decoys: Int64[np.ndarray, "rows decoys"] = np.stack(drawn)
-        self._bases: dict[int, np.ndarray] = {}
-        self._users: dict[int, list[int]] = defaultdict(list)  # rows that have a word
+    @cached_property
+    def users(self) -> Mapping[int, set[int]]:
+        """Rows of the subspaces that have a word, for each word that one has."""
+        rows = defaultdict[int, set[int]](set)
         for row, words_of_row in enumerate(self.decoys.tolist()):
             for word in words_of_row:
-                self._users[word].append(row)
-
-    def basis(self, row: int) -> Float64[np.ndarray, "dim m"]:
-        """Orthonormal directions of the subspace of a row."""
-        if row in self._bases:
-            return self._bases[row]
-        around = np.random.default_rng([self.seed, row]).normal(size=(self.m // 2, self.words.shape[1]))
-        directions = np.concatenate([self.words[self.decoys[row]] - self.descriptors[row], around])
-        self._bases[row] = np.linalg.qr(directions.T)[0]
-        return self._bases[row]
-
-    def distances(self, points: Float64[np.ndarray, "points dim"], row: int) -> Float64[np.ndarray, "points"]:
-        """Distances of points to the subspace of a row."""
-        origin, basis = self.descriptors[row], self.basis(row)
-        apart = np.einsum("ij,ij->i", points, points) - 2 * (points @ origin) + origin @ origin
-        along = points @ basis - origin @ basis
-        return np.sqrt(np.maximum(apart - np.einsum("ij,ij->i", along, along), 0.0))
+                rows[word].add(row)
+        return rows
 
     def corners(self, row: int) -> Float64[np.ndarray, "corners dim"]:
         """The descriptor of a row, and its words."""
         return np.concatenate([self.descriptors[row][None], self.words[self.decoys[row]]])
 
-    def matched(self, row: int) -> dict[int, float]:
-        """For each N, the share of the N words next to the subspace of a row that pass the ratio test (Table S2)."""
-        distances = self.distances(self.words, row)
-        nearest = np.argpartition(distances, max(LISTS))[: max(LISTS)]
-        nearest = nearest[np.argsort(distances[nearest], kind="stable")]
-        to_corners = np.sort(np.linalg.norm(self.words[nearest][:, None] - self.corners(row), axis=2), axis=1)
-        passed = to_corners[:, 0] <= RATIO * to_corners[:, 1]
-        return {count: float(passed[:count].mean()) for count in LISTS}
+    def matched(self, rows: Int64[np.ndarray, "some"]) -> dict[int, float]:
+        """For each N, the share of the N words next to each subspace of `rows` that pass the ratio test (Table S2)."""
+        subspaces = self.form.origin[rows], self.form.basis[rows]
+        found = nearest(subspaces, (self.words, None), max(LISTS)).index
+        passed = []
+        for row, near in zip(rows.tolist(), found, strict=True):
+            to_corners = np.sort(pairwise((self.words[near], None), (self.corners(row), None)), axis=1)
+            passed.append(to_corners[:, 0] <= RATIO * to_corners[:, 1])
+        return {count: float(np.mean([one[:count] for one in passed])) for count in LISTS}
 
     def collides(self, row: int) -> bool | None:
         """Whether others pass as near to the descriptor of a row as to one of its words; None if a word has no other user."""
-        users = [{*self._users[word]} - {row} for word in self.decoys[row].tolist()]
+        users = [self.users[word] - {row} for word in self.decoys[row].tolist()]
         if not all(users):
             return None
         products = self.descriptors @ self.corners(row).T
         products[row] = -np.inf
         seen = self.descriptors[products.argmax(axis=0)]  # the corners as their nearest descriptors of other rows show them
-        least = np.min([self.distances(seen, other) for other in set[int]().union(*users)], axis=0)
+        others = sorted(set[int]().union(*users))
+        least = pairwise((seen, None), (self.form.origin[others], self.form.basis[others])).min(axis=1)
         return bool(least[0] <= least[1:].max())
 
 

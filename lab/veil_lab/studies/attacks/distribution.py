@@ -175,7 +175,7 @@ def descriptor_attacks(
     return rows, decoy_rows
 
 
-class _RecordingRule(UniformRule):
+class RecordingRule(UniformRule):
     """The uniform rule for decoys, which keeps the rows that it chose: they are the truth of attacks on decoys."""
 
     def __init__(self) -> None:
@@ -190,7 +190,7 @@ def _lifted(
     images: Sequence[Features], chosen: np.ndarray, words: Codebook, study: DistributionStudy, m: int
 ) -> _LiftedFeatures:
     """The features of all images, lifted to dimension m; those of the rows `chosen` are under attack."""
-    forms, recorded = [], _RecordingRule()
+    forms, recorded = [], RecordingRule()
     randomness = seeded(f"descriptor attacks {study.seed}")
     for image in images:
         profile = Profile.paper(m, study.strategy)
@@ -263,6 +263,34 @@ def _picked(target: Target, lifted: _LiftedFeatures, size: int, projected: bool)
         for row, candidates in zip(rows, lists.candidates, strict=True):
             picked[row] = candidates[np.linalg.norm(candidates - lifted.descriptors[row], axis=1).argmin()]
     return picked
+
+
+def oracle_curve(
+    form: Subspaces, truth: Float64[np.ndarray, "features dim"], database: Points
+) -> Float64[np.ndarray, "2 entries"]:
+    """Mean distances to the `truth` of what an oracle picks from the K nearest entries, for each K up to all of `database`.
+
+    Both are of the same entry, that nearest to the truth: first of itself, then of its projection on the subspace, not scaled
+    to unit length ([D21], Fig. 6, supplement C). The last values are the limits of the curves. `truth` is on the subspaces,
+    whose bases are orthonormal.
+    """
+    entries, sums = database.vectors.astype(np.float64), np.zeros((2, len(database)))
+    for origin, basis, true in zip(form.origin.astype(np.float64), form.basis.astype(np.float64), truth, strict=True):
+        offset = entries - origin
+        inside = offset @ basis.T
+        from_subspace = np.square(offset).sum(axis=1) - np.square(inside).sum(axis=1)
+        nearest = np.argsort(from_subspace, kind="stable")
+        to_truth = np.linalg.norm(entries - true, axis=1)[nearest]
+        sums[0] += np.minimum.accumulate(to_truth)
+        picked = nearest[_places_of_minima(to_truth)]
+        sums[1] += np.linalg.norm(inside - basis @ (true - origin), axis=1)[picked]
+    return sums / len(form)
+
+
+def _places_of_minima(values: Float64[np.ndarray, "n"]) -> Int64[np.ndarray, "n"]:
+    """Place of the smallest of the values up to each of them, the first one of equals."""
+    is_new = np.concatenate([[True], values[1:] < np.minimum.accumulate(values)[:-1]])
+    return np.maximum.accumulate(np.where(is_new, np.arange(len(values)), 0))
 
 
 def _row(

@@ -14,11 +14,11 @@ from veil.attacks.attack import Attack
 from veil.attacks.distribution.learned_model import LearnedModel
 from veil.attacks.positions.pair_network import PairNetwork
 from veil.attacks.registry import TIME_SHARES
-from veil.attacks.target import Effort, Knowledge, ReleasedImage
+from veil.attacks.target import Effort, Knowledge, ReleasedImage, Target
 from veil.attacks.time_budget import TimeBudget
 from veil.attacks.words.cooccurrence import NeighborModel, PhotographInWords, learn_neighbors
-from veil.audit.ground_truth import Truth, find_truth
-from veil.audit.run import Examined, examine
+from veil.audit.ground_truth import find_truth
+from veil.audit.run import Examined, try_attacks
 from veil.codebooks.codebook import Codebook
 from veil.codebooks.decoys import in_runs
 from veil.errors import RangeError
@@ -288,26 +288,38 @@ class FormScene:
             return localize_words(message.camera, seen, message.form, self.scene, self.index, gravity=gravity)
         return localize(message.camera, seen, message.form, self.scene, codebook=self.pools.codebook)
 
-    def attacked(self, setting: FormSetting, name: str, others: Sequence[str], attacks: Sequence[Attack]) -> list[Examined]:
-        """Every attack on one photograph's release, with the uploads of the photographs `others` beside it."""
-        message, _ = self.released(setting, name)
-        public = self.public(setting)
-        knowledge = Knowledge(
-            codebook=public,
+    @cached_property
+    def _in_subspaces(self) -> Knowledge:
+        """The attacker's knowledge without uploads; its copies share the database in each space."""
+        return Knowledge(
+            codebook=self.pools.codebook,
             decoys=None,
             database=self.pools.database,
-            others={other: ReleasedImage.of(self.released(setting, other)[0]) for other in others},
-            neighbors=self.neighbor_words if setting.descriptors == "words" else None,
             pairs=self.pools.pairs,
             learned=self.pools.learned,
             scene=self.scene,
         )
-        truth: Truth = find_truth(message, {name: self.fold.place.features[name]}, public)
-        return examine(
-            {name: message},
-            {name: truth},
-            knowledge,
-            effort=Effort(features=self.options.features, seed=self.options.seed),
-            attacks=attacks,
+
+    @cached_property
+    def _in_words(self) -> Knowledge:
+        """The same where words are sent, with the words that are neighbors."""
+        return replace(self._in_subspaces, codebook=self.dictionary, neighbors=self.neighbor_words)
+
+    def target(self, setting: FormSetting, name: str, others: Sequence[str] = ()) -> Target:
+        """One photograph's release as an attacker has it, with the uploads of the photographs `others` beside it."""
+        message, _ = self.released(setting, name)
+        seen = {other: ReleasedImage.of(self.released(setting, other)[0]) for other in others}
+        effort = Effort(features=self.options.features, seed=self.options.seed)
+        return Target(
+            image=ReleasedImage.of(message),
+            rows=effort.rows(len(message), name),
+            knowledge=replace(self._in_words if setting.descriptors == "words" else self._in_subspaces, others=seen),
+            effort=effort,
             time=TimeBudget(self.options.seconds, turns=1, shares=TIME_SHARES),
         )
+
+    def attacked(self, setting: FormSetting, name: str, target: Target, attacks: Sequence[Attack]) -> Examined:
+        """Every attack on the release of a photograph, which `target` shows the attacker."""
+        message, _ = self.released(setting, name)
+        truth = find_truth(message, {name: self.fold.place.features[name]}, self.public(setting))
+        return Examined(name=name, message=message, tried=tuple(try_attacks(target, attacks)), truth=truth)

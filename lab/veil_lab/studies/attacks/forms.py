@@ -137,7 +137,7 @@ def _row(
         for name in scene.victims:
             for others, into in zip(((), scene.neighbors(name)), examined, strict=True):
                 count.begin(f"{setting.name}: {place}: attacking {name}{' with others' if others else ''}")
-                into += scene.attacked(setting, name, others, attacks)
+                into.append(scene.attacked(setting, name, scene.target(setting, name, others), attacks))
     right = [error for error in errors if error is not None]
     return FormRow(
         setting=setting,

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any, TypeVar
 
 from veil_lab.studies.localization.answer_counts import AnswerCounts
+
+Part = TypeVar("Part")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,6 +107,25 @@ class BoardRow:
             "query_seconds": self.query_seconds,
         }
 
+    @staticmethod
+    def from_json(content: Mapping[str, Any]) -> BoardRow:
+        """The row of its record. Raises KeyError or TypeError for anything else."""
+        return BoardRow(
+            form=content["form"],
+            built=_part(content["map"], MapCounts),
+            answers=_part(content["answers"], AnswerCounts),
+            one=_part(content["one_upload"], RecoveredShare),
+            five=_part(content["five_uploads"], RecoveredShare),
+            near=_part(content["near_repeats"], RecoveredShare),
+            upload_bytes=content["upload_bytes"],
+            query_seconds=content["query_seconds"],
+        )
+
+
+def _part(content: Mapping[str, Any], kind: Callable[..., Part]) -> Part | NotRun:
+    """A part of a row, from its record."""
+    return NotRun(reason=content["not_run"]) if "not_run" in content else kind(**content)
+
 
 @dataclass(frozen=True, kw_only=True)
 class BoardScene:
@@ -139,6 +161,11 @@ class BoardScene:
             "rows": [row.as_json() for row in self.rows],
         }
 
+    @staticmethod
+    def from_json(content: Mapping[str, Any]) -> BoardScene:
+        """The scene of its record. Raises KeyError or TypeError for anything else."""
+        return BoardScene(**{**content, "rows": [BoardRow.from_json(row) for row in content["rows"]]})
+
 
 @dataclass(frozen=True, kw_only=True)
 class BoardOptions:
@@ -148,5 +175,5 @@ class BoardOptions:
     """
 
     queries_every: int = 4
-    features: int = 200
+    features: int = 100
     seed: int = 0

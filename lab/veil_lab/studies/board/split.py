@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import resource
+import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -53,9 +54,10 @@ class SplitScene:
     def of(place: ReferencePlace, every: int) -> SplitScene:
         """The scene of a place. Raises InputError where raw features give no map, or one that contradicts the reference."""
         mapped, queries = split(place.features, every)
-        raw, seconds = timed(lambda: raw_map(place.features, mapped))
-        if not place.cam_from_world:
-            place = replace(place, cam_from_world=poses_of(raw_map(place.features, list(place.features))))
+        with tempfile.TemporaryDirectory(prefix="veil-board-") as matches:  # the second map matches the pairs that are new
+            raw, seconds = timed(lambda: raw_map(place.features, mapped, matches))
+            if not place.cam_from_world:
+                place = replace(place, cam_from_world=poses_of(raw_map(place.features, list(place.features), matches)))
         asked = tuple(name for name in queries if name in place.cam_from_world)
         if not asked:
             raise InputError(f"no reference pose of any of the {len(queries)} queries among {len(place.features)} photographs")
@@ -87,9 +89,9 @@ class SplitScene:
         )
 
 
-def raw_map(features: Mapping[str, Features], names: Sequence[str]) -> BuiltMap:
-    """The map of raw features of some photographs. Raises InputError if there is none."""
-    built = map_images({name: features[name] for name in names}, options=MappingOptions(workers=1))
+def raw_map(features: Mapping[str, Features], names: Sequence[str], matches: str) -> BuiltMap:
+    """The map of raw features of some photographs; the folder `matches` keeps their matches. Raises InputError without one."""
+    built = map_images({name: features[name] for name in names}, options=MappingOptions(workers=1), matches=matches)
     if isinstance(built, NoMap):
         raise InputError(f"no raw map of {len(names)} photographs: {built.reason}")
     return built

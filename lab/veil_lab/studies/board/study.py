@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -19,9 +19,6 @@ from pathlib import Path
 import numpy as np
 
 from veil.attacks.attack import Attack
-from veil.attacks.registry import ATTACKS
-from veil.audit.finding import Finding, Score, Share
-from veil.audit.run import findings
 from veil.codebooks.codebook import Codebook
 from veil.device.doors import localize, map_images
 from veil.errors import VeilError
@@ -33,13 +30,14 @@ from veil.mechanisms.selection import Selection
 from veil.places.built_maps import MappingOptions
 from veil.places.maps import MapImage, NoMap
 from veil.places.poses.answer import Localization, NoPose
+from veil.places.poses.options import PositionOptions
 from veil.progress import StepCount, StepProgress, ignore_steps
 from veil.randomness import Secret, memoized
 from veil.scene import Scene
 from veil.wire.message import Message
-from veil_lab.studies.attacks.aligned_repeats import Alignment, aligned_attacks, alignment_of
 from veil_lab.studies.attacks.form_releases import FormOptions, FormPools, FormScene, FormSetting
-from veil_lab.studies.board.rows import BoardOptions, BoardRow, BoardScene, MapCounts, NotRun, RecoveredShare
+from veil_lab.studies.board.recovery import SCORED, recovered_shares
+from veil_lab.studies.board.rows import BoardOptions, BoardRow, BoardScene, MapCounts, NotRun
 from veil_lab.studies.board.split import SplitScene, poses_of, timed
 from veil_lab.studies.localization.answer_counts import counted
 from veil_lab.studies.localization.false_acceptance import Fold, ReferencePlace
@@ -55,10 +53,10 @@ BOARD_FORMS = (
 )
 """Forms of the board: the defaults of each, and words at an epsilon that localizes with and without gravity."""
 COLMAP = "COLMAP, raw"
-# Distance within which a descriptor counts as recovered, in parts of its length.
-WITHIN = 0.2
 # Queries of a scene that are attacked, further uploads beside the attacked one, and processor seconds of each run.
-ATTACKED, OTHERS, RUN_SECONDS = 2, 4, 60.0
+ATTACKED, OTHERS, RUN_SECONDS = 2, 4, 15.0
+# Samples of the search from positions alone, a tenth of the default: with all of them it takes longer than all other forms.
+POSITION_SAMPLES = 2_000_000
 Sent = Mapping[str, Message | Features]
 
 
@@ -74,7 +72,7 @@ class BoardStudy:
     dictionary: Codebook
     settings: Sequence[FormSetting] = BOARD_FORMS
     options: BoardOptions = field(default_factory=BoardOptions)
-    attacks: Sequence[Attack] = ATTACKS
+    attacks: Sequence[Attack] = SCORED
 
     def scene(self, place: ReferencePlace, *, progress: StepProgress = ignore_steps) -> BoardScene:
         """The rows of a scene: `place` has its photographs, reference poses if there are any, and gravity where it is known."""
@@ -86,7 +84,7 @@ class BoardStudy:
         )
         count = StepCount(progress, 2 + len(self.settings))
         try:
-            count.begin(f"{place.name}: mapping raw features")
+            count.begin("mapping raw features")
             subject = SplitScene.of(place, self.options.queries_every)
             facts = replace(
                 facts,
@@ -94,17 +92,18 @@ class BoardStudy:
                 queries=len(subject.fold.held_out),
                 unjudged=facts.photographs - len(subject.mapped) - len(subject.fold.held_out),
             )
-            count.begin(f"{place.name}: {COLMAP}")
+            count.begin(COLMAP)
             rows = [colmap_row(subject)]
-            released = self._released(subject.fold)
+            released = self.released(subject.fold)
             for setting in self.settings:
-                count.begin(f"{place.name}: {setting.name}")
+                count.begin(setting.name)
                 rows.append(self._row(setting, subject, released))
         except VeilError as error:
             return replace(facts, reason=error.cause)
         return replace(facts, rows=rows)
 
-    def _released(self, fold: Fold) -> FormScene:
+    def released(self, fold: Fold) -> FormScene:
+        """Releases of the scene's photographs in each form, by a secret that the seed and the name of the scene give."""
         key = hashlib.sha256(f"board {self.options.seed} {fold.place.name}".encode()).digest()
         options = FormOptions(
             photographs=ATTACKED,
@@ -124,7 +123,7 @@ class BoardStudy:
             asked = {name: timed(partial(self._answer, setting, released, name)) for name in queries}
             answers = {name: answer for name, (answer, _) in asked.items()}
             seconds = [spent for _, spent in asked.values()]
-            one, five, near = self._recovered(setting, released)
+            one, five, near = recovered_shares(released, setting, self.attacks)
             return BoardRow(
                 form=setting.name,
                 built=self._map(setting, subject, released),
@@ -141,8 +140,14 @@ class BoardStudy:
     def _answer(self, setting: FormSetting, released: FormScene, name: str) -> Localization | NoPose:
         """The public map's answer to one query. Positions alone are asked near the two nearest mapped photographs."""
         query = released.fold.place.features[name] if setting.descriptors == "raw" else released.released(setting, name)[0]
-        near = released.scene_neighbors(name) if setting.epsilon == 0 else None
-        return localize(query, released.where, codebook=self.pools.codebook, dictionary=self.dictionary, near=near)
+        return localize(
+            query,
+            released.where,
+            codebook=self.pools.codebook,
+            dictionary=self.dictionary,
+            near=released.scene_neighbors(name) if setting.epsilon == 0 else None,
+            position_options=PositionOptions(upright=replace(PositionOptions().upright, samples=POSITION_SAMPLES)),
+        )
 
     def _map(self, setting: FormSetting, subject: SplitScene, released: FormScene) -> MapCounts | NotRun:
         """The private map of what the mapped photographs send."""
@@ -161,27 +166,6 @@ class BoardStudy:
             NotRun(reason=f"no map: {built.reason}") if isinstance(built, NoMap) else subject.counts(poses_of(built), seconds)
         )
 
-    def _recovered(self, setting: FormSetting, released: FormScene) -> Iterator[RecoveredShare | NotRun]:
-        """What attacks recover with one upload, with those of the nearest photographs, and with near repeats."""
-        if setting.descriptors == "raw" or setting.epsilon == 0:
-            reason = "all descriptors are sent" if setting.descriptors == "raw" else "no descriptors are sent"
-            yield from [NotRun(reason=reason)] * 3
-            return
-        neighbors = {name: released.neighbors(name) for name in released.victims}
-        for others in (dict.fromkeys(neighbors, ()), neighbors):
-            examined = [findings(released.attacked(setting, name, some, self.attacks)) for name, some in others.items()]
-            yield best(examined, 1 + max(map(len, others.values())))
-        repeats = {name: repeats_of(released.fold.place, name, some) for name, some in neighbors.items()}
-        repeats = {name: some for name, some in repeats.items() if some}
-        if not repeats:
-            yield NotRun(reason="no near repeats")
-            return
-        examined = [
-            findings(released.attacked(setting, name, list(some), (*self.attacks, *aligned_attacks(list(some.values())))))
-            for name, some in repeats.items()
-        ]
-        yield best(examined, 1 + max(map(len, repeats.values())))
-
 
 def colmap_row(subject: SplitScene) -> BoardRow:
     """The row of plain COLMAP on the raw features: its own verification and incremental mapping, and no queries."""
@@ -199,44 +183,6 @@ def colmap_row(subject: SplitScene) -> BoardRow:
     if isinstance(scene, NoMap):
         return replace(row, built=NotRun(reason=f"no map: {scene.reason}"))
     return replace(row, built=subject.counts({n: image.cam_from_world for n, image in scene.images.items()}, seconds))
-
-
-def repeats_of(place: ReferencePlace, name: str, others: Sequence[str]) -> dict[str, Alignment]:
-    """Those of `others` that are near repeats of a photograph, each with the map from its pixels to those of the photograph."""
-    tried = {other: alignment_of(place.features[name], place.features[other]) for other in others}
-    return {other: alignment for other, alignment in tried.items() if alignment is not None}
-
-
-def best(by_photograph: Sequence[Sequence[Finding]], uploads: int) -> RecoveredShare | NotRun:
-    """The attack that recovers most descriptors, by the findings on each photograph.
-
-    Oracles do not count. An attack that ran on fewer photographs than another is not the best.
-    """
-    scores: dict[str, list[Score]] = {}
-    for photograph in by_photograph:
-        for finding in photograph:
-            if finding.score is not None and finding.score.unit != "px" and not finding.hypothetical:
-                scores.setdefault(finding.attack, []).append(finding.score)
-    most = max(map(len, scores.values()), default=0)
-    whole = {attack: parts for attack, parts in scores.items() if len(parts) == most}
-    if not whole:
-        return NotRun(reason="no attack could be run")
-    shares = {attack: _pooled([score.within[WITHIN] for score in parts]) for attack, parts in whole.items()}
-    named = [_pooled([score.recovered for score in parts]) for parts in whole.values() if parts[0].unit == "word"]
-    attack = max(shares, key=lambda name: shares[name])
-    return RecoveredShare(
-        attack=attack,
-        share=shares[attack],
-        features=sum(score.recovered.total for score in whole[attack]),
-        photographs=most,
-        uploads=uploads,
-        named=max(named, default=None),
-    )
-
-
-def _pooled(shares: Sequence[Share]) -> float:
-    """The share of the features of several photographs together."""
-    return sum(share.count for share in shares) / sum(share.total for share in shares)
 
 
 def _has_gravity(place: ReferencePlace) -> bool:

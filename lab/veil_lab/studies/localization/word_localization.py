@@ -78,7 +78,7 @@ POSITION_BYTES, LINE_BYTES = 8, 12  # two float32 of a position, three of a line
 class FoldLocalizer:
     """The map of one fold, which localizes queries in every setting; each dictionary and index is made once.
 
-    `codebook` and `decoys` are those of the hardened profile. `named` holds dictionaries of other photographs by the name that
+    `codebook` and `decoys` are those of subspaces. `named` holds dictionaries of other photographs by the name that
     settings give them. `seed` is that of dictionaries from the map and of the search by words.
     """
 
@@ -163,9 +163,12 @@ class FoldLocalizer:
     def _by_distance(self, setting: Setting, features: Features, down: np.ndarray) -> tuple[Localization | NoPose, int]:
         """Result of a query in subspaces or raw descriptors, with positions or lines, and the bytes that it sends."""
         if setting.form == "subspaces":
-            profile = Profile.hardened(quantized=features.is_quantized, compress=self.codebook.pca is not None)
+            profile = setting.profile or Profile.hardened(
+                quantized=features.is_quantized, compress=self.codebook.pca is not None
+            )
+            decoys = self.decoys if profile.decoys == "descriptors" else self.codebook
             release = privatize(
-                features, profile=profile, compression=self.codebook.compression, decoys=self.decoys, randomness=fresh()
+                features, profile=profile, compression=self.codebook.compression, decoys=decoys, randomness=fresh()
             )
             message = encode(release.upload, dtype=profile.dtype)
             upload = decode(message)

@@ -10,6 +10,7 @@ from typing import Literal, get_args
 import numpy as np
 
 from veil.errors import InputError
+from veil.mechanisms.profile import Profile
 
 FormName = Literal["raw", "subspaces", "words", "lines", "words+lines"]
 FORMS: tuple[FormName, ...] = get_args(FormName)
@@ -24,7 +25,8 @@ class Setting:
     """The form in which a query is sent, and how it is matched with the map.
 
     Forms in words have a `dictionary` of `words` (K) words, made from the map's own photographs ("reference") or a named
-    codebook, the parameters `epsilon` and `m` of the mechanism, and at most `iterations` samples of the search.
+    codebook, the parameters `epsilon` and `m` of the mechanism, and at most `iterations` samples of the search. Subspaces are
+    lifted by `profile`; None: the hardened default.
     """
 
     form: FormName
@@ -34,6 +36,14 @@ class Setting:
     m: int | None = None
     dictionary: str | None = None
     iterations: int | None = None
+    profile: Profile | None = None
+
+    @property
+    def lifting(self) -> str | None:
+        """The profile `hardened`, or the strategy of another one that was asked for; None if none was."""
+        if self.profile is None:
+            return None
+        return "hardened" if self.profile.name == "hardened" else self.profile.strategy
 
     @property
     def uses_words(self) -> bool:
@@ -167,6 +177,7 @@ class LocalizationRow:
             "words": setting.words,
             "epsilon": setting.epsilon,
             "m": setting.m,
+            "lifting": setting.lifting,
             "dictionary": setting.dictionary,
             "iterations": setting.iterations,
             "queries": self.queries,

@@ -24,8 +24,8 @@ from veil.errors import InputError, RangeError, Remedy
 from veil.forms import Points, Subsets
 from veil.geometry.camera import as_colmap
 from veil.geometry.rigid import Rigid
-from veil.ldp.budget import outward
 from veil.ldp.mechanism import SubsetMechanism
+from veil.ldp.rounding import outward_percent
 from veil.matching.inverted_index import USUAL_SHARES, index_map, view_shares
 from veil.places.poses.answer import NoPose
 from veil.places.poses.options import WordOptions
@@ -213,7 +213,7 @@ def votes_attack(target: Target) -> Attempt:
     note = (
         f"{len(placed)} of {len(others)} other uploads were localized; {int((views > 1).sum())} of {len(form)} features are "
         f"seen in others, in {views.mean():.1f} uploads on average; epsilons that add up would allow "
-        f"{outward(100 * expected, 3)} % to be named"
+        f"{outward_percent(expected)} % to be named"
     )
     return Attempt(
         label="votes",

@@ -14,8 +14,9 @@ from veil.cli.records import Record, add_record_command, json_file, option, posi
 from veil.device.protection import DELTA
 from veil.files.device.home import home
 from veil.files.device.ledger import BudgetChange, Entry, Ledger, read_budgets, read_ledger
-from veil.ldp.budget import LIMITED, Budget, BudgetUnit, Charge, inward, outward, total
+from veil.ldp.budget import LIMITED, Budget, BudgetUnit, Charge, total
 from veil.ldp.composition import composed_epsilon
+from veil.ldp.rounding import inward, outward
 from veil.report.tables import Name, Remark, Row, Table, numbers
 
 SHOW_EXAMPLES = """\

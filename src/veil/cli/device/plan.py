@@ -11,8 +11,8 @@ from typing import TypedDict
 from veil.cli.common import Commands, at_least, explain, picture, report, say_table, write_json
 from veil.cli.records import Record, add_record_command, json_file, option
 from veil.device.protection import DELTA, MAX_POSTERIOR
-from veil.ldp.budget import outward
 from veil.ldp.planning import MAP_FEATURES, ReleasePlan, plan_release
+from veil.ldp.rounding import outward
 from veil.places.poses.options import LocalizeOptions
 from veil.report.tables import Table, fixed, numbers
 

@@ -23,8 +23,9 @@ from veil.files.atomic import replacing_folder, write_bytes, writing
 from veil.files.features import count_images, read_features
 from veil.files.photographs.gravity import read_gravity, require_names
 from veil.files.photographs.names import read_names, write_names
-from veil.ldp.budget import outward, total
+from veil.ldp.budget import total
 from veil.ldp.composition import composed_epsilon
+from veil.ldp.rounding import outward
 from veil.mechanisms.selection import ChosenFeatures
 from veil.places.maps import NoMap
 from veil.report.tables import Name, Table, fixed, numbers

@@ -43,7 +43,7 @@ from veil.files.device.home import home
 from veil.files.tables import read_text
 from veil.files.tiles import holds_tiles
 from veil.json_records.values import Reasons
-from veil.ldp.budget import inward
+from veil.ldp.rounding import inward
 from veil.places.held_map import Map
 from veil.places.uploads import decoded, further_messages
 from veil.report.audit import Shown, page, position_pictures, reconstructed_pictures

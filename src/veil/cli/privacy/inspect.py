@@ -24,10 +24,10 @@ from veil.files.measured_forms import bundled_measured_forms
 from veil.forms import Released, Subsets, Subspaces
 from veil.geometry.camera import SENT_DEVIATIONS, Camera
 from veil.json_records.values import Reasons
-from veil.ldp.budget import outward
 from veil.ldp.composition import account
 from veil.ldp.guarantee import Guarantee, LocalDP
 from veil.ldp.mechanism import SubsetMechanism
+from veil.ldp.rounding import outward
 from veil.mechanisms.selection import Selection
 from veil.scene import MapCheck, Scene
 from veil.wire.codec import decode

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal
 
-from veil.cli.common import Bar, named_facts, report, say, write_json
+from veil.cli.common import Bar, named_facts, report, say, say_focals, write_json
 from veil.cli.server.map_options import MakeMap, asked_pairs, asked_ratio, matching_work
 from veil.cli.server.map_writing import (
     GravityReadingsJson,
@@ -114,6 +114,7 @@ def _tell(arguments: MakeMap, built: BuiltMap, images: int, skipped: Mapping[str
         f"{scene.mean_reprojection_error_px:.2f} px mean distance to the lines",
     )
     say(arguments, check.described())
+    say_focals(arguments, check.contradicted_focals)
     for doubt in check.doubts:
         say(arguments, f"do not rely on it: {doubt}")
     for number, item in enumerate(built.further, start=2):

@@ -213,12 +213,15 @@ def checked(
     *,
     missing: str = TOO_FEW,
     known: Mapping[str, float] | None = None,
+    poses_given: bool = False,
 ) -> MapCheck:
     """Check of a map of `images` by the `shares` of its pairs that it explains, and by readings of gravity.
 
     `left_out` says why images are not in the map, where a reason is known, and `missing` is the reason of the others. `known`
-    is as for `veil.places.maps.uncertainty.center_deviations`.
+    is as for `veil.places.maps.uncertainty.center_deviations`. Where `poses_given`, the poses are not from the pairs: how well
+    these fix them, by the neck and the uncertainty, is not asked.
     """
+    cut = None if poses_given else thinnest_cut(scene)
     counts = {pair: len(pairs[pair].inliers) for pair in shares}
     gravity_deg, agreeing = gravity_agreement(scene, gravity)
     reasons = {**left_out, **dict.fromkeys(sorted(images - set(scene.images) - set(left_out)), missing)}
@@ -227,8 +230,8 @@ def checked(
         explained_pairs=sum(share >= EXPLAINED for share in shares.values()),
         contradicting_pairs=len(contradicting(shares, pairs)),
         explained_matches=sum(counts[p] * s for p, s in shares.items()) / max(1, sum(counts.values())),
-        neck=None if (cut := thinnest_cut(scene)) is None else cut.points,
-        uncertainty=position_uncertainty(scene, known),
+        neck=None if cut is None else cut.points,
+        uncertainty=None if poses_given else position_uncertainty(scene, known),
         step_ratio=step_ratio(scene),
         rotation_deg=rotation_disagreement(scene, pairs),
         gravity_deg=gravity_deg,

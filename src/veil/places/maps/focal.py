@@ -7,7 +7,7 @@ both disagree the focal length is freed, and the photographs are mapped anew (ma
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Set
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Generic, TypeVar
@@ -41,10 +41,12 @@ class FocalTest:
 
     `freed` holds a guess, which begins at the map's focal length, for each contradicted camera; `refined` are the cameras that
     may be refined without being contradicted. `doubted` holds such guesses for cameras that the adjustment moved as far, but
-    that the map does not determine: it may be wrong itself.
+    that the map does not determine: it may be wrong itself. Of the freed ones `untested` are not contradicted: they are not
+    believed, as most others are.
     """
 
     freed: Mapping[Camera, Camera] = field(default_factory=dict)
+    untested: frozenset[Camera] = frozenset()
     doubted: Mapping[Camera, Camera] = field(default_factory=dict)
     refined: frozenset[Camera] = frozenset()
 
@@ -61,12 +63,13 @@ class Doubted(Generic[Answer]):
 class Freed(Generic[Answer]):
     """The last answer, the images that it was made from, and their cameras before these were freed, by image name.
 
-    The answer is None if each one freed cameras.
+    The answer is None if each one freed cameras. Cameras of the images `untested` were freed without being contradicted.
     """
 
     answer: Answer | None
     images: Mapping[str, MapImage]
     claimed: Mapping[str, Camera]
+    untested: frozenset[str] = frozenset()
 
 
 def with_freed(
@@ -80,6 +83,7 @@ def with_freed(
     Where it doubts cameras it is asked once more without them; the new answer is taken if `is_clearer(new, doubted)`.
     """
     claimed: dict[str, Camera] = {}
+    untested = frozenset[str]()
     doubted: Freed[Answer] | None = None
     for attempt in range(CALIBRATIONS):
         folder = workdir / f"freed-{attempt}" if attempt else workdir
@@ -87,15 +91,17 @@ def with_freed(
         answer = once(images, folder)
         if isinstance(answer, FocalTest):
             freed = answer.freed
+            untested |= {name for name, image in images.items() if image.camera in answer.untested}
         elif answer.cameras and doubted is None and attempt + 1 < CALIBRATIONS:
-            doubted, freed = Freed(answer=answer.answer, images=images, claimed=dict(claimed)), answer.cameras
+            doubted = Freed(answer=answer.answer, images=images, claimed=dict(claimed), untested=untested)
+            freed = answer.cameras
         else:
             if doubted is not None and doubted.answer is not None and not is_clearer(answer.answer, doubted.answer):
                 return doubted
-            return Freed(answer=answer.answer, images=images, claimed=claimed)
+            return Freed(answer=answer.answer, images=images, claimed=claimed, untested=untested)
         claimed |= {name: image.camera for name, image in images.items() if image.camera in freed}
         images = {name: image.with_camera(freed.get(image.camera, image.camera)) for name, image in images.items()}
-    return doubted or Freed(answer=None, images=images, claimed=claimed)
+    return doubted or Freed(answer=None, images=images, claimed=claimed, untested=untested)
 
 
 def is_clearer(scene: Scene, other: Scene) -> bool:
@@ -139,26 +145,38 @@ def focal_test(adjusted: Scene, images: Mapping[str, MapImage], fixed: Iterable[
                 doubted[claimed] = guess
     if sum(claimed in freed for claimed in tested.values()) > sum(claimed in confirmed for claimed in tested.values()):
         # What most images claim is wrong where it can be tested: it is not believed where it cannot be.
-        freed = {claimed: guess for claimed, guess in untold.items() if claimed not in refined | confirmed}
+        unbelieved = frozenset(untold).difference(freed, refined, confirmed)
+        freed |= {claimed: untold[claimed] for claimed in untold if claimed in unbelieved}
+        return FocalTest(freed=freed, untested=unbelieved, doubted=doubted, refined=frozenset(refined))
     return FocalTest(freed=freed, doubted=doubted, refined=frozenset(refined))
 
 
 def contradicted_focals(
-    claimed: Mapping[str, Camera], images: Mapping[str, MapImage], mapped: Mapping[str, MappedImage]
+    claimed: Mapping[str, Camera],
+    images: Mapping[str, MapImage],
+    mapped: Mapping[str, MappedImage],
+    untested: Set[str] = frozenset(),
 ) -> tuple[ContradictedFocal, ...]:
     """Focal lengths that maps contradicted, and those that are in their place in the last map, where these differ so much.
 
     `claimed` are the cameras that were freed, by image, `images` those that the last map was made from, and `mapped` its own.
+    Cameras of the images `untested` were not contradicted.
     """
     now = {name: mapped[name].camera if name in mapped else images[name].camera for name in claimed}
-    grouped: dict[Camera, list[str]] = {}
+    grouped: dict[tuple[Camera, bool], list[str]] = {}
     for name, camera in sorted(claimed.items()):
-        grouped.setdefault(camera, []).append(name)
-    refined = {camera: float(np.median([focal_of(now[name]) for name in names])) for camera, names in grouped.items()}
+        grouped.setdefault((camera, name in untested), []).append(name)
+    refined = {key: float(np.median([focal_of(now[name]) for name in names])) for key, names in grouped.items()}
     return tuple(
-        ContradictedFocal(images=len(names), given_px=focal_of(camera), refined_px=refined[camera])
-        for camera, names in grouped.items()
-        if abs(math.log(refined[camera] / focal_of(camera))) > CONTRADICTION * math.hypot(FLOOR, camera.focal.deviation)
+        ContradictedFocal(
+            images=len(names),
+            given_px=focal_of(key[0]),
+            refined_px=refined[key],
+            names=tuple(names),
+            untested=key[1],
+        )
+        for key, names in grouped.items()
+        if abs(math.log(refined[key] / focal_of(key[0]))) > CONTRADICTION * math.hypot(FLOOR, key[0].focal.deviation)
     )
 
 

@@ -64,8 +64,7 @@ def map_at_poses(
     if not isinstance(scene, Scene):
         return NoMap(scene, left_out)
     shares = explained_shares(scene, images, verification.pairs)
-    check = checked(scene, shares, set(images), verification.pairs, {}, left_out, missing=FEW_POINTS)
-    check = replace(check, uncertainty=None, neck=None)  # the poses are not from these matches
+    check = checked(scene, shares, set(images), verification.pairs, {}, left_out, missing=FEW_POINTS, poses_given=True)
     if check.doubts:
         return NoMap(f"the poses and the images contradict each other: {'; '.join(check.doubts)}", check.left_out, check)
     return replace(scene, check=check)

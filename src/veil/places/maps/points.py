@@ -24,6 +24,7 @@ from veil.places.maps.colmap.database import camera_ids
 from veil.places.maps.focal import (
     Doubted,
     FocalTest,
+    Freed,
     contradicted_focals,
     focal_test,
     is_clearer,
@@ -113,7 +114,7 @@ def calibrated(images: Mapping[str, MapImage], workdir: Path, once: Once) -> Sce
 
     last = with_freed(images, workdir, made, _is_clearer)
     answer = NoMap("each map contradicted focal lengths of its images") if last.answer is None else last.answer
-    return _with_contradicted(answer, last.images, last.claimed)
+    return _with_contradicted(answer, last)
 
 
 def _is_clearer(answer: Scene | NoMap, other: Scene | NoMap) -> bool:
@@ -121,17 +122,17 @@ def _is_clearer(answer: Scene | NoMap, other: Scene | NoMap) -> bool:
     return isinstance(answer, Scene) and (isinstance(other, NoMap) or is_clearer(answer, other))
 
 
-def _with_contradicted(answer: Scene | NoMap, images: Mapping[str, MapImage], claimed: Mapping[str, Camera]) -> Scene | NoMap:
-    """The answer, whose check or reason names the focal lengths that maps of the `images` contradicted."""
-    if not claimed:
+def _with_contradicted(answer: Scene | NoMap, last: Freed[Scene | NoMap]) -> Scene | NoMap:
+    """The answer, whose check or reason names the focal lengths that maps contradicted, or did not believe."""
+    if not last.claimed:
         return answer
-    contradicted = contradicted_focals(claimed, images, answer.images if isinstance(answer, Scene) else {})
+    told = contradicted_focals(last.claimed, last.images, answer.images if isinstance(answer, Scene) else {}, last.untested)
     check = answer.check
     if check is not None:
-        check = replace(check, contradicted_focals=check.contradicted_focals + contradicted)
+        check = replace(check, contradicted_focals=check.contradicted_focals + told)
     if isinstance(answer, Scene):
         return replace(answer, check=check)
-    reason = "; ".join([answer.reason, *(item.described() for item in contradicted)])
+    reason = "; ".join([answer.reason, *(item.described() for item in told)])
     return replace(answer, reason=reason, check=check)
 
 

@@ -196,7 +196,8 @@ def _forgotten(check: MapCheck | None, names: Collection[str]) -> MapCheck | Non
     left_out = {name: reason for name, reason in check.left_out.items() if name not in names}
     for gone in sorted(names, key=len, reverse=True):
         left_out = {name: reason.replace(gone, "a removed image") for name, reason in left_out.items()}
-    return replace(check, left_out=left_out)
+    focals = (replace(focal, names=tuple(n for n in focal.names if n not in names)) for focal in check.contradicted_focals)
+    return replace(check, left_out=left_out, contradicted_focals=tuple(focals))
 
 
 def _renewed(check: MapCheck | None, scene: Scene, left_out: Mapping[str, str], gone: int) -> MapCheck | None:

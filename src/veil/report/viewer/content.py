@@ -12,8 +12,8 @@ from veil.errors import InputError, RangeError
 from veil.forms import Form, Lines, Subsets, Subspaces
 from veil.geometry.camera import Camera
 from veil.geometry.rigid import Rigid
-from veil.ldp.budget import outward
 from veil.ldp.guarantee import LocalDP
+from veil.ldp.rounding import outward
 from veil.one_line import one_line
 from veil.scene import Scene
 

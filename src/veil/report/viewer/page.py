@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from veil.errors import Say
+from veil.report.page_templates import page_template
 from veil.report.viewer.content import ShownImage, View, ViewLimits
 from veil.report.viewer.packing import PackedArray, array, packed_images, packed_points
 from veil.report.viewer.records import Pictures, record
@@ -81,22 +82,15 @@ def _placed(image: ShownImage) -> ShownImage:
 
 def _html(view: View, head: dict[str, Any], arrays: Sequence[PackedArray]) -> str:
     """The page's text."""
-    import jinja2
-
     folder = files("veil.report") / "templates" / "viewer"
     style, script = (folder / "page.css").read_text(), bundled_script()
     policy = (
         f"default-src 'none'; script-src '{_hash(script)}'; style-src '{_hash(style)}'; img-src data:; base-uri 'none'; "
         "form-action 'none'"
     )
-    environment = jinja2.Environment(
-        loader=jinja2.FunctionLoader(lambda name: (folder / name).read_text()),
-        autoescape=True,
-        undefined=jinja2.StrictUndefined,
-    )
     # In JSON "<" stands in texts alone: escaped there, no name can end the element or begin a comment.
     text = json.dumps(head, allow_nan=False, separators=(",", ":")).replace("<", "\\u003c")
-    return environment.get_template("page.html").render(
+    return page_template("viewer/page.html").render(
         title=_written(view.title),
         kind=_written(view.kind),
         policy=policy,

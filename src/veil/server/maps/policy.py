@@ -10,7 +10,7 @@ from typing import Any
 
 from veil.errors import InputError, RangeError, Remedy, WireError
 from veil.forms import Subsets, Subspaces
-from veil.ldp.budget import inward, outward
+from veil.ldp.rounding import inward, outward
 from veil.wire.codec import message_length
 from veil.wire.head import HEAD_BYTES, MAGIC, Head, read_head
 from veil.wire.message import LineUpload, Message

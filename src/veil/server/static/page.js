@@ -4,7 +4,7 @@ import { guessedCamera } from "./client/camera.js";
 import { hex } from "./client/bytes.js";
 import { composedEpsilon } from "./client/composition.js";
 import { SubsetMechanism, asNumber } from "./client/mechanism.js";
-import { outward } from "./client/numbers.js";
+import { general, outward, outwardPercent } from "./client/numbers.js";
 import { sha256 } from "./client/digests.js";
 import { evidenceRows, verdictOf } from "./answers.js";
 import { startCamera } from "./camera_view.js";
@@ -172,7 +172,7 @@ function showFound() {
   const { photograph, features } = now;
   drawFound(part("found"), photograph, features);
   const { focalDeviation } = photograph.camera;
-  const focal = focalDeviation === null ? "its focal length is guessed" : `its focal length is known to ${100 * focalDeviation} %`;
+  const focal = focalDeviation === null ? "its focal length is guessed" : `its focal length is known to ${general(100 * focalDeviation)} %`;
   part("found-caption").textContent =
     `${features.count.toLocaleString("en")} keypoints, found in ${features.seconds.toFixed(1)} s on this device. ` +
     `The image has ${photograph.width} x ${photograph.height} px; ${focal}.`;
@@ -190,10 +190,9 @@ function showPromise() {
   const mechanism = new SubsetMechanism({ dictionarySize: now.dictionary.size, epsilon, m: WORDS_EACH });
   const features = now.features.count;
   const image = composedEpsilon([{ mechanism, features }], DELTA);
-  const share = 100 * asNumber(mechanism.truth);
   const sentences = [
-    `The nearest word is among the two with probability ${outward(share, 3)} %.`,
-    `A word that is sent is the nearest one with probability ${outward(100 * mechanism.posterior, 3)} %, if all were equally likely before.`,
+    `The nearest word is among the two with probability ${outwardPercent(asNumber(mechanism.truth))} %.`,
+    `A word that is sent is the nearest one with probability ${outwardPercent(mechanism.posterior)} %, if all were equally likely before.`,
     `All ${features.toLocaleString("en")} features together: epsilon ${outward(image)} for the image (delta 1e-6).`,
   ];
   part("promise").replaceChildren(

@@ -151,6 +151,35 @@ def test_what_a_cluster_leaves_is_mapped_too(tmp_path: Path, monkeypatch: pytest
 
 
 @pytest.mark.slow
+def test_a_joined_map_is_asked_for_doubtful_images(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Planted answer: one image of the joined map is doubtful. It is left out with the reason, and the map is checked anew.
+
+    Broken twin: where too few images are not doubtful, there is no map.
+    """
+    place = street(0, 26, points_each=90, closed=False)
+    wrong = sorted(place.images)[3]
+    for name, planted in (("one", {wrong}), ("most", set(sorted(place.images)[:25]))):
+
+        def doubted(scene: Scene, *_: object, planted: set[str] = planted) -> dict[str, str]:
+            return dict.fromkeys(planted & set(scene.images), "planted")
+
+        monkeypatch.setattr(of_positions, "doubtful_images", doubted)
+        (tmp_path / name).mkdir()
+        clusters = ClusterOptions(size=14, overlap=0.5)
+        answer = map_in_clusters(
+            place.images, place.matches, workdir=tmp_path / name, options=OPTIONS, clusters=clusters, run_all=backwards
+        )
+        if name == "most":
+            told = answer.reason if isinstance(answer, NoMap) else "; ".join(answer.reasons)
+            assert "cannot be trusted" in told and "planted" in told
+            continue
+        assert isinstance(answer, ClusteredMap)
+        (scene,) = answer.maps
+        assert set(scene.images) == set(place.images) - {wrong} and largest_error_m(scene, place) < 0.15
+        assert scene.check is not None and scene.check.left_out[wrong] == "planted"
+
+
+@pytest.mark.slow
 def test_a_wrong_focal_length_is_named_where_clusters_are_joined(tmp_path: Path) -> None:
     """Oracle: planted poses and focal length; all images claim 1.4 times as much, as EXIF of another lens would."""
     place = street(0, 26, points_each=90, closed=False)

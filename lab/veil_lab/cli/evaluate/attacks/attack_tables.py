@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from veil.ldp.rounding import interval_ends
 from veil.report.tables import Name, Number, Table, fixed, numbers, percent
 from veil_lab.studies.attacks.defenses import DefenseRow
 from veil_lab.studies.attacks.distribution import DecoyRow, EstimateRow
@@ -103,7 +104,10 @@ def near_table(rows: Sequence[DefenseRow]) -> Table:
     return Table(
         columns=[Name("within 0.1, %", least=28), *numbers(*(item.attack for item in rows[0].recoveries))],
         rows=[
-            (row.defense.name, *(f"{percent(item.within[0])} (<{percent(item.upper)})" for item in row.recoveries))
+            (
+                row.defense.name,
+                *(f"{percent(item.within[0])} (<{interval_ends(0.0, item.upper)[1]})" for item in row.recoveries),
+            )
             for row in rows
         ],
     )

@@ -11,6 +11,7 @@ import numpy as np
 from veil.attacks.distribution.nearest import entries
 from veil.cli.common import (
     OCTAVE,
+    Arguments,
     Bar,
     Commands,
     at_least,
@@ -31,11 +32,13 @@ from veil.extraction.sift import MAX_FEATURES, SiftOptions, extract_sift
 from veil.files.attack_networks import bundled_inverter, read_weights
 from veil.files.codebooks import bundled_codebook, bundled_decoys, read_codebook
 from veil.files.photographs.pictures import named_pictures, read_picture, read_rgb
-from veil.mechanisms.profile import Profile
-from veil.report.tables import Name, Table, fixed, names, numbers, percent
+from veil.mechanisms.profile import STRATEGIES, Strategy
+from veil.report.tables import Table, fixed, names, numbers, percent
 from veil_lab.report.attacks import draw_inversions, draw_similarity
-from veil_lab.studies.attacks.inversion import (
+from veil_lab.studies.pictures.inversion import (
+    ATTACKS,
     DIMS,
+    TRAINED,
     Gap,
     InversionRow,
     Inverted,
@@ -49,6 +52,7 @@ from veil_lab.studies.attacks.inversion import (
 EXAMPLES = """\
   veil evaluate inversion bsds500/ --codebook words.npz --database public.npz --photographs 20 --json inversion.json
   veil evaluate inversion bsds500/ --codebook words.npz --database public.npz --direct direct.npz --reconstructions pictures.png
+  veil evaluate inversion bsds500/ --codebook words.npz --database public.npz --lifting random sub-hybrid --attacks nearest
 """
 
 
@@ -56,7 +60,8 @@ EXAMPLES = """\
 class EvaluateInversion(Record):
     """Lift every descriptor of photographs, attack the subspaces, and reconstruct pictures from what is recovered, raw
     descriptors, after the database, clustering and nearest-neighbor attacks, and by direct inversion of subspaces.
-    The photographs must be others than those that networks, decoys and database were made of.
+    The photographs must be others than those that networks, decoys and database were made of. Random lifting has no decoys,
+    and no attack is run that looks for any. Direct inversion is that of sub-hybrid lifting, on which its network was trained.
     """
 
     photos: tuple[Path, ...] = positional("photographs or folders of them")
@@ -64,6 +69,8 @@ class EvaluateInversion(Record):
     direct: Path | None = option("network for subspaces (default: no direct inversion)", metavar="FILE")
     codebook: Path | None = option("codebook whose words are the decoys (default: the bundled one)", metavar="FILE")
     database: Path | None = option("the attacker's descriptors (default: the bundled pool)", metavar="FILE")
+    lifting: tuple[Strategy, ...] = option("ways of lifting (default sub-hybrid)", default=(TRAINED,), choices=STRATEGIES)
+    attacks: tuple[str, ...] = option("attacks on subspaces (default: all)", default=ATTACKS, choices=ATTACKS)
     m: tuple[int, ...] = option("dimensions of the subspaces (default 2 4 8 16)", default=DIMS, parse=at_least(2))
     photographs: int | None = option("photographs to invert, evenly taken (default: all)", parse=at_least(1), metavar="N")
     max_features: int = option(
@@ -80,7 +87,7 @@ class EvaluateInversion(Record):
 
 def register(protocols: Commands) -> None:
     """Add `veil evaluate inversion` to the subparsers `protocols`."""
-    summary = "pictures from what attacks recover (Pittaluga and Zhuang 2023, Table 1)"
+    summary = "pictures from what attacks recover (Pittaluga and Zhuang 2023, Table 1; Dusmanu et al. 2021, Fig. 3)"
     add_record_command(protocols, "inversion", summary, EXAMPLES, EvaluateInversion, _inversion)
 
 
@@ -90,24 +97,29 @@ def _inversion(arguments: EvaluateInversion) -> int:
     shown_m = arguments.shown_m or arguments.m[min(1, len(arguments.m) - 1)]
     if shown_m not in arguments.m:
         raise InputError(f"--shown-m {shown_m} is not among --m; give one of {', '.join(map(str, arguments.m))}")
+    if len(arguments.lifting) > 1 and (arguments.figure or arguments.reconstructions):
+        raise InputError(
+            "figures show one way of lifting; name one with --lifting, or leave out --figure and --reconstructions"
+        )
     weights = bundled_inverter() if arguments.inverter is None else read_weights(arguments.inverter)
     direct = None if arguments.direct is None else read_weights(arguments.direct)
     words = bundled_codebook() if arguments.codebook is None else read_codebook(arguments.codebook)
     database = bundled_decoys() if arguments.database is None else read_codebook(arguments.database)
-    photographs = _photographs(arguments)
-    _require_other_photographs(photographs, words, database)
+    photographs = untrained_photographs(arguments)
+    require_other_photographs(photographs, words, database)
     space = words.raw_space
+    known = known_attacks(entries(words, space), entries(database, space), seed=arguments.seed)
     with Bar("inverting") as bar:
         pictures = inversion_study(
             photographs,
-            known_attacks(entries(words, space), entries(database, space), seed=arguments.seed),
+            {name: attack for name, attack in known.items() if name in arguments.attacks},
             raw=network_of(weights),
             direct=None if direct is None else network_of(direct),
             codebook=words,
             decoys=words,
             case=f"inversion {arguments.seed}",
+            liftings=tuple(dict.fromkeys(arguments.lifting)),
             dims=arguments.m,
-            profile=lambda m: Profile.paper(m, "sub-hybrid"),
             progress=bar,
         )
     table, order = rows(pictures), gaps(pictures)
@@ -129,9 +141,10 @@ def _inversion(arguments: EvaluateInversion) -> int:
     return 0
 
 
-def _photographs(arguments: EvaluateInversion) -> list[UntrainedPhotograph]:
+def untrained_photographs(arguments: Arguments) -> list[UntrainedPhotograph]:
     """Photographs with their features, evenly taken from those that the arguments name; blank ones are left out.
 
+    `arguments` are those of the command: `photos`, `photographs`, `max_features` and `first_octave`.
     Raises InputError for fewer than two.
     """
     named = named_pictures(arguments.photos)
@@ -151,7 +164,7 @@ def _photographs(arguments: EvaluateInversion) -> list[UntrainedPhotograph]:
     return photographs
 
 
-def _require_other_photographs(photographs: Sequence[UntrainedPhotograph], *books: Codebook) -> None:
+def require_other_photographs(photographs: Sequence[UntrainedPhotograph], *books: Codebook) -> None:
     """Raise InputError if one of the photographs made one of the codebooks."""
     for book in books:
         known = sum(item.features.image_digest[:8].hex() in book.provenance.image_digests for item in photographs)
@@ -187,11 +200,15 @@ def _draw(
 def inversion_table(rows: Sequence[InversionRow]) -> Table:
     """The table of mean similarities to the photographs."""
     return Table(
-        columns=[Name("from"), *numbers("m", "distance", "decided, %", "MAE", "SSIM", "95 % interval", "PSNR, dB")],
+        columns=[
+            *names("lifting", "from"),
+            *numbers("m", "distance", "decided, %", "MAE", "SSIM", "95 % interval", "PSNR, dB"),
+        ],
         rows=[
             (
+                row.lifting,
                 row.attack,
-                str(row.m or ""),
+                str(row.m),
                 fixed(row.distance, 3),
                 percent(row.decided),
                 fixed(row.mae, 3),
@@ -201,16 +218,17 @@ def inversion_table(rows: Sequence[InversionRow]) -> Table:
             )
             for row in rows
         ],
-        labels=2,
+        labels=3,
     )
 
 
 def gap_table(gaps: Sequence[Gap]) -> Table:
     """The table of differences between neighbors in the order of attacks."""
     return Table(
-        columns=[*names("from", "less"), *numbers("m", "SSIM", "95 % interval", "above 0, %")],
+        columns=[*names("lifting", "from", "less"), *numbers("m", "SSIM", "95 % interval", "above 0, %")],
         rows=[
             (
+                gap.lifting,
                 gap.better,
                 gap.worse,
                 str(gap.m),
@@ -220,5 +238,5 @@ def gap_table(gaps: Sequence[Gap]) -> Table:
             )
             for gap in gaps
         ],
-        labels=3,
+        labels=4,
     )

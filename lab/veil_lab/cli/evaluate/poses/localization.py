@@ -18,9 +18,10 @@ from veil.cli.common import (
 from veil.cli.records import add_record_command
 from veil.cli.server.index import read_dictionary
 from veil.errors import InputError
-from veil.ldp.budget import outward
+from veil.ldp.rounding import outward
 from veil.report.tables import Name, Number, Table, fixed, names, numbers, percent
 from veil_lab.cli.evaluate.descriptors import all_books, bundled_books, usable
+from veil_lab.cli.evaluate.poses.localization_lifting import compare_liftings
 from veil_lab.cli.evaluate.poses.localization_table import compare
 from veil_lab.cli.evaluate.poses.localization_trials import EvaluateLocalization, false_queries, folds_of, summed_up, trials_of
 from veil_lab.cli.evaluate.scene_arguments import (
@@ -38,6 +39,7 @@ EXAMPLES = """\
   veil evaluate localization strecha/fountain-P11 strecha/castle-P19 --json words.json --figure words.png
   veil evaluate localization fox/ --word-count 2048 4096 --default 4096,10,2 --elsewhere bundled
   veil evaluate localization strecha/fountain-P11 --forms raw --descriptor aliked --max-features 2000
+  veil evaluate localization strecha/* --lifting hardened sub-hybrid --m 2 4 8 16 --max-features 600
   veil evaluate localization strecha/* --descriptor sift hardtfeat aliked xfeat --decoys-from photos/ --max-features 1000
 """
 
@@ -51,6 +53,8 @@ def register(protocols: Commands) -> None:
 def _localization(arguments: EvaluateLocalization) -> int:
     """Run the command; exit code 0."""
     quiet_colmap()
+    if arguments.lifting:
+        return compare_liftings(arguments)
     if len(arguments.descriptor or ()) > 1:
         return compare(arguments)
     descriptor = next(iter(usable(arguments.descriptor or ["sift"]).networks))

@@ -34,6 +34,7 @@ from veil_lab.studies.localization.word_localization_settings import (
     Trial,
     localization_row,
 )
+from veil_lab.studies.mapping.by_lifting import LIFTINGS, Lifting
 
 DEFAULTS = Tables()
 Point = tuple[int, float, int]
@@ -56,7 +57,8 @@ class EvaluateLocalization(AskedScenes, AskedExtraction, AskedFolds, AskedSamePl
     samples of the search. Then recall of retrieval from words. A scene is a folder with images/ and reference cameras
     (Strecha's layout, a COLMAP text model, or transforms.json). Minutes a scene, most of them in settings that fail.
     Several descriptors are compared in one table: each form once, with equal numbers of features in each photograph,
-    subspaces and words by codebooks of their own kind, and epsilon and m of --default.
+    subspaces and words by codebooks of their own kind, and epsilon and m of --default. With --lifting, raw features and
+    subspaces are compared alone (Dusmanu et al. 2021, Tables 2 and 3): maps of lifted photographs, and lifted queries.
     """
 
     word_count: tuple[int, ...] = option(
@@ -64,6 +66,9 @@ class EvaluateLocalization(AskedScenes, AskedExtraction, AskedFolds, AskedSamePl
     )
     epsilon: tuple[float, ...] = option("values of epsilon to try", default=DEFAULTS.epsilons)
     m: tuple[int, ...] = option("values of m to try", default=DEFAULTS.sizes, parse=at_least(1))
+    lifting: tuple[Lifting, ...] | None = option(
+        "maps and localization from subspaces of each way of lifting and m, in a table of their own", choices=LIFTINGS
+    )
     forms: tuple[str, ...] = option("what queries send (default: all)", default=FORMS, choices=FORMS)
     default: Point = option(
         "values of those that do not vary (default 4096,10,2)", default=DEFAULTS.default, parse=_point, metavar="K,EPS,M"
@@ -131,7 +136,7 @@ def summed_up(
     scene: ReferenceScene, features: Mapping[str, Features], settings: Sequence[Setting], trials: Sequence[Trial]
 ) -> list[LocalizationRow]:
     """One row for each setting, from its trials on a scene whose photographs have these features."""
-    thresholds, extent = (METRIC, 1.0) if scene.metric else (RELATIVE, _extent(scene.cam_from_world))
+    thresholds, extent = (METRIC, 1.0) if scene.metric else (RELATIVE, extent_of(scene.cam_from_world))
     return [
         localization_row(
             setting,
@@ -163,7 +168,7 @@ def _run_job(job: tuple[Fold, list[Setting], dict[str, Features], Mapping[str, C
         return list(run_settings(localizer, settings, strangers))
 
 
-def _extent(poses: Mapping[str, Rigid]) -> float:
+def extent_of(poses: Mapping[str, Rigid]) -> float:
     """Length of the diagonal of the box around the reference cameras, in units of the reference."""
     centers = np.array([pose.center for pose in poses.values()])
     return float(np.linalg.norm(np.ptp(centers, axis=0)))

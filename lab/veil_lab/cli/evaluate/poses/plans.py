@@ -10,8 +10,8 @@ from veil.cli.common import Commands, at_least, explain, quiet_colmap, say, say_
 from veil.cli.device.plan import AskedPlans, law_cells, plans_of, plans_record
 from veil.cli.records import add_record_command, json_file, option, positional
 from veil.errors import InputError
-from veil.ldp.budget import outward
 from veil.ldp.planning import ReleasePlan
+from veil.ldp.rounding import outward
 from veil.report.tables import Name, Table, fixed, numbers
 from veil_lab.cli.evaluate.poses.upright import GRAVITY_NOISE_DEG, MapQueries, extent_of, run_jobs, scene_folds
 from veil_lab.cli.evaluate.scene_arguments import AskedExtraction, AskedFolds

@@ -118,7 +118,7 @@ def _accepted(answers: Sequence[QueryAnswer]) -> Iterator[str]:
         return
     low, high = clopper_pearson(wrong, len(false), confidence=0.95)
     met = _met(wrong == 0) if len(false) >= NEEDED_FALSE else f"too few to tell (needed {NEEDED_FALSE})"
-    yield f"false queries accepted from lines: {wrong} of {len(false)} ({100 * low:.2f}-{100 * high:.2f} %; needed 0): {met}"
+    yield f"false queries accepted from lines: {wrong} of {len(false)} ({interval(low, high, 2)} %; needed 0): {met}"
 
 
 def _robust(summaries: Sequence[ErrorSummary]) -> Iterator[str]:

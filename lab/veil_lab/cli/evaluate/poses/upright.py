@@ -24,7 +24,7 @@ from veil.cli.common import (
 )
 from veil.cli.records import add_record_command, json_file, option
 from veil.features import Features
-from veil.ldp.budget import outward
+from veil.ldp.rounding import outward
 from veil.report.tables import Name, Number, Table, fixed, interval, numbers
 from veil.threads import single_blas
 from veil_lab.cli.evaluate.scene_arguments import (

@@ -17,7 +17,7 @@ from veil.errors import InputError
 from veil.geometry.camera import GUESS, Camera, as_colmap
 from veil.matching.neighbors import Matches
 from veil.places.maps.agreement import agreement_weights, consistent_groups, explained_shares, seen_by_map
-from veil.places.maps.check import checked
+from veil.places.maps.check import checked, doubtful_images
 from veil.places.maps.clusters.joined_maps import ClusteredMap, Group, RunAll, answers_of, cut, joined, one_after_another
 from veil.places.maps.clusters.pieces import Piece, merged, piece_of
 from veil.places.maps.clusters.repeated import doubted_pairs
@@ -28,7 +28,7 @@ from veil.places.maps.images import MapImage, NoMap, Pair, impossible, more_matc
 from veil.places.maps.options import LAST_PX, MIN_ANGLE_DEG, MapOptions, adjustment_settings
 from veil.places.maps.points import IMAGES_AT_ONCE, build_map
 from veil.places.maps.scenes import restricted, scene_of
-from veil.places.maps.verification import Verification
+from veil.places.maps.verification import Verification, VerifiedPair
 from veil.progress import Progress
 from veil.scene import Scene
 
@@ -269,19 +269,36 @@ class _ClusterScenes:
             left_out = dict(self.left_out)
             if len(groups) > 1:
                 left_out |= dict.fromkeys(sorted(set(scene.images) - group), "it contradicts its pairs with the others")
-            shares = explained_shares(part, self.images, pairs)
-            departed = departed_cameras(self.images, part.images)  # freed in the maps of clusters
-            known = known_before(part, self.images) | dict.fromkeys(departed, GUESS.deviation)
-            check = checked(part, shares, set(scene.images), pairs, self.gravity, left_out, known=known)
-            contradicted = contradicted_focals(departed, self.images, part.images)
-            check = replace(check, focal_deviation=known_to(part, self.images), contradicted_focals=contradicted)
-            if check.doubts:
-                reasons.append(f"a joined map of {len(group)} images cannot be trusted: {'; '.join(check.doubts)}")
+            made = self._checked(part, set(scene.images), pairs, left_out)
+            if isinstance(made, Scene):
+                scenes.append(made)
             else:
-                scenes.append(replace(part, check=check))
+                reasons.append(f"a joined map of {len(group)} images cannot be trusted: {'; '.join(made)}")
         if len(scenes) > 1:
             reasons.append("images of one group of clusters contradict each other, so that it gives several maps")
         return scenes
+
+    def _checked(
+        self, scene: Scene, images: Set[str], pairs: Mapping[Pair, VerifiedPair], left_out: Mapping[str, str]
+    ) -> Scene | list[str]:
+        """A joined map of some of the `images`, without doubtful ones, and its check; or the doubts."""
+        shares = explained_shares(scene, self.images, pairs)
+        doubtful = doubtful_images(scene, shares, pairs, self._known(scene))
+        if doubtful:
+            rest = frozenset(scene.images) - set(doubtful)
+            smaller = restricted(scene, rest) if len(rest) >= self.least else None
+            if smaller is None:
+                return [f"{name}: {reason}" for name, reason in sorted(doubtful.items())[:1]]
+            scene, shares, left_out = smaller, explained_shares(smaller, self.images, pairs), {**left_out, **doubtful}
+        check = checked(scene, shares, images, pairs, self.gravity, left_out, known=self._known(scene))
+        contradicted = contradicted_focals(departed_cameras(self.images, scene.images), self.images, scene.images)
+        check = replace(check, focal_deviation=known_to(scene, self.images), contradicted_focals=contradicted)
+        return check.doubts or replace(scene, check=check)
+
+    def _known(self, scene: Scene) -> dict[str, float]:
+        """How well the focal length of each image was known; one that was freed in the map of a cluster is a guess."""
+        departed = departed_cameras(self.images, scene.images)
+        return known_before(scene, self.images) | dict.fromkeys(departed, GUESS.deviation)
 
     def _adjusted(self, count: int, piece: Piece, cameras: Mapping[str, Camera], reasons: list[str]) -> Scene | None:
         """Scene of a merged piece after adjustment, more points from all verified matches, and adjustment again."""

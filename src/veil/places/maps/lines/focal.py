@@ -69,8 +69,10 @@ def calibrated(problem: MappingProblem, reconstruction: Reconstruction, claimed:
         off = abs(math.log(refined_px / focal_of(camera)))
         is_contradicted = camera.focal_is_known and off > CONTRADICTION * math.hypot(deviation, camera.focal.deviation)
         if is_contradicted:
-            images = sum(claimed[image] == camera for image in registered)
-            contradicted.append(ContradictedFocal(images=images, given_px=focal_of(camera), refined_px=refined_px))
+            names = tuple(problem.graph.names[image] for image in registered if claimed[image] == camera)
+            contradicted.append(
+                ContradictedFocal(images=len(names), given_px=focal_of(camera), refined_px=refined_px, names=names)
+            )
         if is_contradicted or deviation < camera.focal.deviation:
             refined[camera] = ratio
     each = [1 / math.hypot(1 / deviations[number[claimed[image]]], 1 / claimed[image].focal.deviation) for image in registered]

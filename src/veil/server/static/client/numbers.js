@@ -1,4 +1,5 @@
 /** Numbers as Python writes them: what a release depends on, and what errors show, is spelled alike in both. */
+import { InputError } from "./errors.js";
 /** The shortest decimal that reads back as this double, as Python's `repr` spells it. */
 export function shortest(value) {
     if (!Number.isFinite(value))
@@ -25,18 +26,38 @@ export function general(value, precision = 6) {
 }
 /**
  * A privacy loss, or an attack's probability of success, rounded up to `precision` significant digits: never less than what
- * was lost, and spelled as `outward` of veil.ldp.budget does. All digits before the point are kept. The value is >= 0.
+ * was lost, and spelled as `outward` of veil.ldp.rounding does. All digits before the point are kept.
+ *
+ * Throws InputError unless the value is >= 0: NaN is no loss.
  */
 export function outward(value, precision = 4) {
-    if (!Number.isFinite(value))
+    return roundedUp(value, precision, 0);
+}
+/**
+ * A probability as a number of percent, rounded up to `precision` significant digits, without the unit. The decimal point is
+ * moved: 100 * 0.07 is 7.000000000000001 in binary.
+ *
+ * Throws InputError unless the value is >= 0.
+ */
+export function outwardPercent(share, precision = 3) {
+    return roundedUp(share, precision, 2);
+}
+/** A value >= 0 times 10^moved, rounded up. */
+function roundedUp(value, precision, moved) {
+    if (!(value >= 0)) {
+        throw new InputError(`a privacy loss or a probability is >= 0, got ${shortest(value)}; check the numbers it was computed from`);
+    }
+    if (value === Infinity)
         return "infinite";
-    if (value >= 10 ** precision)
-        return String(BigInt(Math.ceil(value)));
-    const [digits, exponent] = parts(value.toExponential());
-    if (digits.length <= precision)
+    if (value === 0)
+        return "0";
+    const [digits, unmoved] = parts(value.toExponential());
+    const exponent = unmoved + moved;
+    const kept = Math.max(precision, exponent + 1);
+    if (digits.length <= kept)
         return positional(digits, exponent);
-    const up = String(BigInt(digits.slice(0, precision)) + 1n);
-    return positional(up.replace(/0+$/, ""), exponent + (up.length - precision));
+    const up = String(BigInt(digits.slice(0, kept)) + 1n);
+    return positional(up.replace(/0+$/, ""), exponent + (up.length - kept));
 }
 function spelled(value) {
     return Number.isNaN(value) ? "nan" : value > 0 ? "inf" : "-inf";

@@ -18,10 +18,19 @@ from veil.forms import Points, Subspaces
 from veil.geometry.camera import guessed
 from veil.inversion.maps import SIDE, Kind, SparseMap
 from veil.inversion.quality import quality
+from veil.mechanisms.profile import Strategy
 from veil.mechanisms.public import publish
 from veil.space import Space
 from veil_lab.report.attacks import draw_inversions, draw_similarity
-from veil_lab.studies.attacks.inversion import Attack, Inverted, UntrainedPhotograph, gaps, inversion_study, known_attacks, rows
+from veil_lab.studies.pictures.inversion import (
+    Attack,
+    Inverted,
+    UntrainedPhotograph,
+    gaps,
+    inversion_study,
+    known_attacks,
+    rows,
+)
 from worlds import generator, sift_like
 
 SIFT = Space(descriptor="sift", normalization="L2", dim=128)
@@ -75,7 +84,10 @@ def knows(form: Subspaces, others: Sequence[Subspaces]) -> Estimates:
 
 
 def done(
-    attacks: dict[str, Attack], direct: Shows | None = None, dims: tuple[int, ...] = (2, 4)
+    attacks: dict[str, Attack],
+    direct: Shows | None = None,
+    dims: tuple[int, ...] = (2, 4),
+    liftings: tuple[Strategy, ...] = ("sub-hybrid",),
 ) -> tuple[list[Inverted], Shows]:
     raw, book = Shows("raw"), bundled_codebook()
     steps: list[tuple[int, int]] = []
@@ -87,10 +99,11 @@ def done(
         codebook=book,
         decoys=book,
         case="a test",
+        liftings=liftings,
         dims=dims,
         progress=lambda *step: steps.append(step),
     )
-    total = len(PHOTOGRAPHS) * (1 + len(dims))
+    total = len(PHOTOGRAPHS) * (1 + len(liftings) * len(dims))
     assert steps == [(step, total) for step in range(1, total + 1)]
     return rows, raw
 
@@ -137,10 +150,44 @@ def test_the_attacks_of_the_paper_run_and_random_guesses_do_not_pass_for_them() 
     assert distance["database"] < distance["guess"] and 0.6 < distance["guess"] < 1.3
 
 
+@pytest.mark.slow
+def test_random_lifting_gives_descriptors_away_and_is_asked_for_no_decoys() -> None:
+    """Laws of [D21], Sec. 4.2: a random plane through a descriptor of the database has it for its nearest entry.
+
+    One with a decoy of the database meets two entries, and rounding chooses.
+    """
+    book = bundled_codebook()
+    public = Points(
+        vectors=np.concatenate([book.vectors, *(publish(item.features).vectors for item in PHOTOGRAPHS)]), space=book.raw_space
+    )
+    listed, _ = done(known_attacks(public, public, seed=0), Shows("subspaces"), dims=(2,), liftings=("random", "adversarial"))
+    found = {(row.lifting, row.attack): row for row in rows(listed)}
+    assert set(found) == {
+        ("none", "raw"),
+        ("random", "nearest"),
+        ("adversarial", "nearest"),
+        ("adversarial", "database"),
+        ("adversarial", "clustering"),
+    }  # the network of direct inversion knows another lifting
+    random, adversarial = found["random", "nearest"].distance, found["adversarial", "nearest"].distance
+    assert random == pytest.approx(0, abs=1e-6) and adversarial is not None and adversarial > 0.2
+    assert {gap.lifting for gap in gaps(listed)} == {"random", "adversarial"}
+
+
 def made(attack: str, m: int, name: str, ssim: float) -> Inverted:
     rgb = generator(f"{attack} {m} {name}").integers(0, 256, (SIDE, SIDE, 3), dtype=np.uint8)
     return Inverted(
-        name=name, attack=attack, m=m, features=9, decided=1.0, distance=None, mae=0.1, ssim=ssim, psnr=20.0, rgb=rgb
+        name=name,
+        lifting="none" if attack == "raw" else "sub-hybrid",
+        attack=attack,
+        m=m,
+        features=9,
+        decided=1.0,
+        distance=None,
+        mae=0.1,
+        ssim=ssim,
+        psnr=20.0,
+        rgb=rgb,
     )
 
 

@@ -1,7 +1,8 @@
-"""Study of inversion: pictures from attacked subspaces, from raw descriptors and by direct inversion ([P23] Table 1).
+"""Study of inversion: pictures from attacked subspaces, from raw descriptors and by direct inversion.
 
-One network trained on raw descriptors inverts whatever attacks recover; direct inversion has its own network. Photographs must
-be kept out of the training of both, and of the codebooks; nothing here can check that. [P23]: Pittaluga and Zhuang 2023.
+It gives the rows of [P23] Table 1, and by ways of lifting those of [D21] Fig. 3 and Table 4. One network trained on raw
+descriptors inverts whatever attacks recover; direct inversion has its own network. Photographs must be kept out of the training
+of both, and of the codebooks; nothing here can check that. [D21]: Dusmanu et al. 2021. [P23]: Pittaluga and Zhuang 2023.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import pairwise
+from itertools import pairwise, product
 
 import numpy as np
 from jaxtyping import UInt8
@@ -25,7 +26,7 @@ from veil.features import Features
 from veil.forms import Points, Subspaces
 from veil.inversion.maps import Frame, Inverts, SparseMap, back_projected, points_map, subspaces_map
 from veil.inversion.quality import quality
-from veil.mechanisms.profile import Profile
+from veil.mechanisms.profile import Profile, Strategy
 from veil.mechanisms.public import publish
 from veil.mechanisms.subspaces import lift
 from veil.progress import Progress
@@ -34,7 +35,12 @@ from veil.randomness import seeded
 RAW, DIRECT = "raw", "direct"
 # The order of [P23] Table 1, best first.
 ORDER = (RAW, "database", "clustering", DIRECT, "nearest")
+ATTACKS = ("database", "clustering", "nearest")
 DIMS = (2, 4, 8, 16)
+# The lifting on which networks of direct inversion are trained.
+TRAINED: Strategy = "sub-hybrid"
+# Attacks that look for decoys: there are none in random lifting.
+OF_DECOYS = ("database", "clustering")
 
 COMPANIONS = 10  # other photographs whose subspaces an attack sees
 # Estimates of descriptors from the subspaces of one image, and those of some other images that were lifted alike.
@@ -59,12 +65,13 @@ class UntrainedPhotograph:
 class Inverted:
     """One reconstructed picture, with its errors (mae, ssim, psnr) against the photograph.
 
-    `attack` names what the network got its descriptors from; `m` is 0 for raw descriptors. `features` pixels of the network's
-    input had any features, and the attack decided the share `decided` of the photograph's features. `distance` is the mean
-    distance of decided estimates to the true descriptors, None for direct inversion, which estimates none.
+    `attack` names what the network got its descriptors from; `lifting` is "none" and `m` is 0 for raw descriptors. `features`
+    pixels of the network's input had any features, and the attack decided the share `decided` of the photograph's features.
+    `distance` is the mean distance of decided estimates to the true descriptors, None for direct inversion, which has none.
     """
 
     name: str
+    lifting: str
     attack: str
     m: int
     features: int
@@ -79,6 +86,7 @@ class Inverted:
         """The stable record, without the picture."""
         return {
             "name": self.name,
+            "lifting": self.lifting,
             "attack": self.attack,
             "m": self.m,
             "features": self.features,
@@ -111,7 +119,7 @@ def known_attacks(words: Points, public: Points, *, seed: int) -> dict[str, Atta
         )
         return estimated(name, target)[0]
 
-    return {name: partial(run, name) for name in ("database", "clustering", "nearest")}
+    return {name: partial(run, name) for name in ATTACKS}
 
 
 def inversion_study(
@@ -123,31 +131,34 @@ def inversion_study(
     codebook: Codebook,
     decoys: Codebook,
     case: str,
+    liftings: Sequence[Strategy] = (TRAINED,),
     dims: Sequence[int] = DIMS,
-    profile: Callable[[int], Profile] = Profile.paper,
     companions: int = COMPANIONS,
     progress: Progress | None = None,
 ) -> list[Inverted]:
-    """Reconstructions of every photograph from raw descriptors, and for each m of `dims` after each attack and directly.
+    """Reconstructions of every photograph from raw descriptors, and after each attack and directly for each lifting and m.
 
-    `raw` is the network for raw descriptors, `direct` the one for subspaces (None: no direct inversion). Photographs are
-    lifted by `profile(m)` with decoys from `decoys`; `case` seeds the lifting. An attack on one photograph also sees the
-    subspaces of the `companions` photographs that follow it, around the end of the list. Raises InputError for networks of
-    another kind, or no photographs.
+    `raw` is the network for raw descriptors, `direct` the one for subspaces of sub-hybrid lifting (None: no direct inversion).
+    Photographs are lifted by the profile `paper` with each of `liftings` and each m of `dims`, and decoys from `decoys`; `case`
+    seeds the lifting. Random lifting has no decoys, and no attack is run that looks for any. An attack on one photograph also
+    sees the subspaces of the `companions` photographs that follow it, around the end of the list. Raises InputError for
+    networks of another kind, or no photographs.
     """
     if not photographs or raw.kind != "raw" or (direct is not None and direct.kind != "subspaces"):
         raise InputError("the study needs photographs, a network for raw descriptors, and one for subspaces or none")
-    total, pictures = len(photographs) * (1 + len(dims)), []
+    total, pictures = len(photographs) * (1 + len(liftings) * len(dims)), []
     for photograph in photographs:
         truth = publish(photograph.features).vectors
         sparse = points_map(photograph.frame, photograph.features.keypoints, truth)
-        pictures.append(_inverted(photograph, RAW, 0, raw, sparse, decided=1.0, distance=0.0))
+        pictures.append(inverted(photograph, raw, sparse, attack=RAW, distance=0.0))
         _tell(progress, len(pictures), total)
-    for turn, m in enumerate(dims):
+    for turn, (lifting, m) in enumerate(product(liftings, dims)):
+        profile = Profile.paper(m, lifting)
+        possible = {name: attack for name, attack in attacks.items() if profile.decoy_count or name not in OF_DECOYS}
         forms = [
             lift(
                 photograph.features,
-                profile=profile(m),
+                profile=profile,
                 compression=codebook.compression,
                 decoys=decoys,
                 randomness=seeded(f"{case} {photograph.name} {m}"),
@@ -156,12 +167,14 @@ def inversion_study(
         ]
         for place, photograph in enumerate(photographs):
             others = (forms[place + 1 :] + forms[:place])[:companions]
-            for name, attack in attacks.items():
+            for name, attack in possible.items():
                 estimates = attack(forms[place], others)
-                pictures.append(_from_estimates(photograph, name, raw, estimates, forms[place], codebook))
-            if direct is not None:
+                pictures.append(
+                    _from_estimates(photograph, raw, estimates, forms[place], codebook, attack=name, lifting=lifting)
+                )
+            if direct is not None and lifting == TRAINED:
                 sparse = subspaces_map(photograph.frame, photograph.features.keypoints, forms[place])
-                pictures.append(_inverted(photograph, DIRECT, m, direct, sparse, decided=1.0, distance=None))
+                pictures.append(inverted(photograph, direct, sparse, lifting=lifting, attack=DIRECT, m=m))
             _tell(progress, len(photographs) * (turn + 1) + place + 1, total)
     return pictures
 
@@ -172,32 +185,48 @@ def _tell(progress: Progress | None, done: int, total: int) -> None:
 
 
 def _from_estimates(
-    photograph: UntrainedPhotograph, name: str, raw: Inverts, estimates: Estimates, form: Subspaces, codebook: Codebook
+    photograph: UntrainedPhotograph,
+    raw: Inverts,
+    estimates: Estimates,
+    form: Subspaces,
+    codebook: Codebook,
+    *,
+    lifting: str,
+    attack: str,
 ) -> Inverted:
-    """The picture that the network `raw` makes of the descriptors that the attack `name` estimated."""
+    """The picture that the network `raw` makes of the descriptors that the attack `attack` estimated."""
     points = back_projected(estimates.points, form.space, codebook)
     decided = estimates.decided
     gap = np.linalg.norm(points[decided] - publish(photograph.features).vectors[decided], axis=1)
-    sparse = points_map(photograph.frame, photograph.features.keypoints, points)
-    distance = float(gap.mean()) if len(gap) else float("nan")
-    return _inverted(photograph, name, form.m, raw, sparse, decided=float(decided.mean()), distance=distance)
+    return inverted(
+        photograph,
+        raw,
+        points_map(photograph.frame, photograph.features.keypoints, points),
+        lifting=lifting,
+        attack=attack,
+        m=form.m,
+        decided=float(decided.mean()),
+        distance=float(gap.mean()) if len(gap) else float("nan"),
+    )
 
 
-def _inverted(
+def inverted(
     photograph: UntrainedPhotograph,
-    attack: str,
-    m: int,
     network: Inverts,
     sparse: SparseMap,
     *,
-    decided: float,
-    distance: float | None,
+    attack: str,
+    m: int = 0,
+    lifting: str = "none",
+    decided: float = 1.0,
+    distance: float | None = None,
 ) -> Inverted:
-    """The picture that `network` makes of its input, with its errors."""
+    """The picture that `network` makes of the map `sparse`, with its errors; the other arguments are fields of `Inverted`."""
     rgb = network.invert([sparse])[0]
     errors = quality(photograph.frame.crop(photograph.rgb), rgb)
     return Inverted(
         name=photograph.name,
+        lifting=lifting,
         attack=attack,
         m=m,
         features=len(sparse),
@@ -212,11 +241,12 @@ def _inverted(
 
 @dataclass(frozen=True, kw_only=True)
 class InversionRow:
-    """Mean results of one attack at one m over all photographs, as a row of [P23] Table 1.
+    """Mean results of one attack on one lifting at one m over all photographs, as a row of [P23] Table 1 or [D21] Table 4.
 
     `interval` is the 95 % interval of the mean SSIM; other fields are those of `Inverted`.
     """
 
+    lifting: str
     attack: str
     m: int
     pictures: int
@@ -230,6 +260,7 @@ class InversionRow:
     def as_json(self) -> dict:
         """The stable record."""
         return {
+            "lifting": self.lifting,
             "attack": self.attack,
             "m": self.m,
             "pictures": self.pictures,
@@ -243,17 +274,19 @@ class InversionRow:
 
 
 def rows(pictures: Sequence[Inverted]) -> list[InversionRow]:
-    """Rows of mean results, one for each attack and m, in the order of [P23] Table 1."""
-    cases = dict.fromkeys((item.attack, item.m) for item in pictures)
-    table = [_row([item for item in pictures if (item.attack, item.m) == case]) for case in cases]
-    rank = {attack: place for place, attack in enumerate(ORDER)}
-    return sorted(table, key=lambda row: (row.m, rank.get(row.attack, len(ORDER))))
+    """Rows of mean results, one for each lifting, m and attack. Attacks have the order of [P23] Table 1."""
+    cases = dict.fromkeys((item.lifting, item.m, item.attack) for item in pictures)
+    table = [mean_row([item for item in pictures if (item.lifting, item.m, item.attack) == case]) for case in cases]
+    of_lifting = {lifting: place for place, lifting in enumerate(dict.fromkeys(row.lifting for row in table))}
+    of_attack = {attack: place for place, attack in enumerate(ORDER)}
+    return sorted(table, key=lambda row: (of_lifting[row.lifting], row.m, of_attack.get(row.attack, len(ORDER))))
 
 
-def _row(items: Sequence[Inverted]) -> InversionRow:
-    """The row of the pictures of one attack at one m."""
+def mean_row(items: Sequence[Inverted]) -> InversionRow:
+    """The row of the pictures of one attack on one lifting at one m."""
     distances = [item.distance for item in items if item.distance is not None and np.isfinite(item.distance)]
     return InversionRow(
+        lifting=items[0].lifting,
         attack=items[0].attack,
         m=items[0].m,
         pictures=len(items),
@@ -273,12 +306,13 @@ def _interval(values: np.ndarray) -> tuple[float, float]:
 
 @dataclass(frozen=True, kw_only=True)
 class Gap:
-    """Difference of SSIM between two attacks at one m, photograph by photograph: `better` minus `worse`.
+    """Difference of SSIM between two attacks on one lifting at one m, photograph by photograph: `better` minus `worse`.
 
     `mean` and its 95 % `interval` are over the photographs, `wins` is the share of them where the difference is above 0. The
     order of [P23] Table 1 holds for certain where the interval lies above 0, and is contradicted where it lies below.
     """
 
+    lifting: str
     m: int
     better: str
     worse: str
@@ -289,6 +323,7 @@ class Gap:
     def as_json(self) -> dict[str, object]:
         """The stable record of docs/reference/json.md."""
         return {
+            "lifting": self.lifting,
             "m": self.m,
             "better": self.better,
             "worse": self.worse,
@@ -299,18 +334,18 @@ class Gap:
 
 
 def gaps(pictures: Sequence[Inverted]) -> list[Gap]:
-    """Differences of SSIM at each m between attacks that are neighbors in the order of [P23] Table 1."""
-    dims = {item.m for item in pictures}
-    every = {(item.attack, item.m, item.name): item.ssim for item in pictures}
-    every |= {(RAW, m, name): ssim for (attack, _, name), ssim in every.items() if attack == RAW for m in dims}
+    """Differences of SSIM for each lifting and m between attacks that are neighbors in the order of [P23] Table 1."""
+    raw = {item.name: item.ssim for item in pictures if item.attack == RAW}
     differences = []
-    for m in sorted(dims - {0}):
-        present = [attack for attack in ORDER if any(key[:2] == (attack, m) for key in every)]
-        for better, worse in pairwise(present):
-            names = sorted({key[2] for key in every if key[:2] == (better, m) and (worse, m, key[2]) in every})
-            difference = np.array([every[better, m, name] - every[worse, m, name] for name in names])
+    for lifting, m in dict.fromkeys((item.lifting, item.m) for item in pictures if item.attack != RAW):
+        cell = [item for item in pictures if (item.lifting, item.m) == (lifting, m)]
+        ssim = {RAW: raw, **{attack: {i.name: i.ssim for i in cell if i.attack == attack} for attack in ORDER[1:]}}
+        for better, worse in pairwise([attack for attack in ORDER if ssim[attack]]):
+            names = sorted(ssim[better].keys() & ssim[worse].keys())
+            difference = np.array([ssim[better][name] - ssim[worse][name] for name in names])
             differences.append(
                 Gap(
+                    lifting=lifting,
                     m=m,
                     better=better,
                     worse=worse,
