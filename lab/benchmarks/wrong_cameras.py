@@ -11,8 +11,8 @@
 - `motions`: a photograph's features as a camera that turns, or stands still, would see them, and two photographs alone.
 
 A map is right if the median image is within 2 % of the extent of the reference and 2 degrees, after alignment. So is a query's
-pose; else it is "covered" if the answer's 95 % region holds the reference (pose_coverage.py), and wrong if not. Seconds are of
-the processor.
+pose. Else a map is "covered" if `veil map` notes how badly its positions are known, and the median is within twice that. A
+query is if the answer's 95 % region holds the reference (pose_coverage.py). The rest is wrong. Seconds are of the processor.
 """
 
 from __future__ import annotations
@@ -60,11 +60,14 @@ class MapErrors:
     shares: tuple[float, ...]
     degrees: tuple[float, ...]
 
-    @property
-    def verdict(self) -> Verdict:
-        """Whether the median image is near the reference."""
-        near = float(np.median(self.shares)) <= NEAR_SHARE and float(np.median(self.degrees)) <= NEAR_DEG
-        return "right" if near else "wrong"
+    def verdict(self, told: float | None) -> Verdict:
+        """Whether the median image is near the reference, or as near as a check says; `told`: a deviation that it warns of."""
+        position = float(np.median(self.shares))
+        if float(np.median(self.degrees)) > NEAR_DEG:
+            return "wrong"
+        if position <= NEAR_SHARE:
+            return "right"
+        return "covered" if told is not None and position <= 2 * told else "wrong"
 
     def __str__(self) -> str:
         position, turn = (
@@ -147,7 +150,8 @@ def report(scene: str, case: str, truth: Mapping[str, Rigid], answer: object, se
         return "refused"
     check = answer.check
     errors = map_errors({name: image.cam_from_world for name, image in answer.map.scene.images.items()}, truth)
-    verdict: Verdict = "wrong" if errors is None else errors.verdict
+    told = check.uncertainty if isinstance(check, veil.MapCheck) and check.vague is not None else None
+    verdict: Verdict = "wrong" if errors is None else errors.verdict(told)
     facts = [str(errors or "turned inside out")]
     if isinstance(check, veil.MapCheck):
         facts.append(f"{len(check.contradicted_focals)} focal lengths contradicted")

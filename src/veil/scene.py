@@ -28,7 +28,9 @@ EXPLAINED = 0.5
 # A map is refused below this share of explained matches, above this share of contradicting pairs, or above this uncertainty (as
 # a share of the extent), which is that of a map that explains all its matches: less may be uncertain where some are wrong.
 # It is this part of it at least.
-MIN_MATCHES, MAX_CONTRADICTING, MAX_UNCERTAINTY, LEAST_TRUST = 0.7, 0.35, 0.013, 0.25
+MIN_MATCHES, MAX_CONTRADICTING, MAX_UNCERTAINTY, LEAST_TRUST = 0.7, 0.35, 0.04, 0.25
+# Camera positions that are known to this share of their extent at best are said to be known badly.
+VAGUE = 0.02
 # A map is refused if the median angle between the rotations of its pairs and its own is larger: its cameras look elsewhere.
 MAX_ROTATION_DEG = 10.0
 # Fewer common points than this between two parts fix no scale between them that chance could not have given.
@@ -137,7 +139,7 @@ class MapCheck:
     `pairs` verified pairs of its images, of which it explains `explained_pairs`; `contradicting_pairs` of the others are
     confirmed by a cycle of rotations. `explained_matches` is the share of all their matches. `rotation_deg` is the median angle
     between the rotation of a pair by itself and in the map. `neck` is the number of common points that hold its most loosely
-    joined parts together; `uncertainty` the median standard deviation of camera centers as a share of their extent;
+    joined parts together; `uncertainty` how well camera centers are known, as a share of their extent;
     `step_ratio` the longest way from a camera to its nearest one over the median. `gravity_deg` is the median angle between
     readings of gravity and their middle in the map, `gravity_agreeing` the share within 15 degrees. None stands for a number
     that is not known. `left_out` says why images are not in the map, by name. `removed` counts images that were taken out of
@@ -222,8 +224,7 @@ class MapCheck:
             f"explains {self.explained_pairs} of {self.pairs} verified pairs and {self.explained_matches:.1%} of their matches"
         ]
         if self.uncertainty is not None:
-            moved = f"by {self.uncertainty:.2%} of their extent" if math.isfinite(self.uncertainty) else "anywhere"
-            parts.append(f"noise moves its cameras {moved}")
+            parts.append(f"its camera positions are {self._known}")
         if self.neck is not None:
             parts.append(f"at least {self.neck} points hold any two parts together")
         if self.rotation_deg is not None:
@@ -238,6 +239,19 @@ class MapCheck:
         if self.removed:
             parts.append(f"{self.removed} images were removed since, and its pairs are those of the map before")
         return "; ".join(parts)
+
+    @property
+    def _known(self) -> str:
+        """How well camera positions are known, for people."""
+        finite = self.uncertainty is not None and math.isfinite(self.uncertainty)
+        return f"known to {self.uncertainty:.1%} of their extent" if finite else "not determined"
+
+    @property
+    def vague(self) -> str | None:
+        """Sentence on camera positions that are known badly in a map that is not refused for it; None if they are not."""
+        if self.uncertainty is None or not self.uncertainty > VAGUE:
+            return None
+        return f"camera positions of this map are {self._known}, and poses in it no better"
 
     @property
     def doubts(self) -> list[str]:
@@ -256,8 +270,10 @@ class MapCheck:
             reasons.append(f"two parts of it hang together by {self.neck} common points")
         trust = max(LEAST_TRUST, (self.explained_matches - MIN_MATCHES) / (1 - MIN_MATCHES))
         if self.uncertainty is not None and not self.uncertainty <= MAX_UNCERTAINTY * trust:
-            moved = f"by {self.uncertainty:.1%} of their extent" if math.isfinite(self.uncertainty) else "anywhere"
-            reasons.append(f"noise alone moves its cameras {moved}")
+            known = (
+                f"known to {self.uncertainty:.1%} of their extent only" if math.isfinite(self.uncertainty) else "not determined"
+            )
+            reasons.append(f"its camera positions are {known}")
         if self.gravity_agreeing is not None and self.gravity_agreeing < MIN_GRAVITY:
             reasons.append(f"{1 - self.gravity_agreeing:.0%} of the readings of gravity contradict it")
         return reasons

@@ -57,6 +57,8 @@ def localized_near(
 
 # Samples in each group of images, and the seconds of the processor after which it is left in any case.
 SAMPLES, MOST_SECONDS = 10_000_000, 30.0
+# An attacker tells no user where a camera stood: it believes poses of less evidence.
+MARGIN = 6.0
 
 
 def _positions(target: Target) -> Attempt:
@@ -70,7 +72,7 @@ def _positions(target: Target) -> Attempt:
     camera, keypoints, gravity = image.camera, image.keypoints, image.gravity
     groups = groups_of_images(scene)
     options = PositionOptions(
-        upright=replace(PositionOptions().upright, samples=SAMPLES),
+        upright=replace(PositionOptions().upright, samples=SAMPLES, margin=MARGIN),
         max_seconds=min(MOST_SECONDS, target.time.allowance(POSITIONS_ATTACK.name)),
         seed=target.effort.seed,
     )

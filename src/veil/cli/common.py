@@ -18,12 +18,12 @@ from typing import TYPE_CHECKING, Any, TypedDict, TypeVar
 
 from veil.cli.progress import tracker
 from veil.cli.remedies import advised
-from veil.errors import VeilWarning
+from veil.errors import Remedy, VeilWarning
 from veil.files.atomic import write_text
 from veil.report.tables import WIDTH, Table, escaped, facts, wrapped
 
 if TYPE_CHECKING:
-    from veil.scene import ContradictedFocal
+    from veil.scene import ContradictedFocal, MapCheck
 
 EXIT_OK, EXIT_ERROR, EXIT_USAGE, EXIT_NO_POSE, EXIT_POLICY = 0, 1, 2, 3, 4
 EXIT_NO_GRAVITY = EXIT_NO_POSE  # both: nothing went wrong, and for some photograph there is no answer
@@ -259,6 +259,12 @@ def say_focals(arguments: Arguments, focals: Sequence[ContradictedFocal]) -> Non
     for focal in focals:
         few = focal.names if len(focal.names) <= MOST_NAMED else (*focal.names[:FEW_NAMED], "...; --json names all")
         say(arguments, f"note: {', '.join(few) or f'{focal.images} images'}: {advised(focal.reason, focal.remedy)}")
+
+
+def say_vague(arguments: Arguments, check: MapCheck) -> None:
+    """Print how badly the camera positions of a map are known, where they are, and what to do."""
+    if check.vague is not None:
+        say(arguments, f"note: {advised(check.vague, Remedy('give', 'Features.camera'))}, or map more photographs that overlap")
 
 
 def say_table(arguments: Arguments, table: Table) -> None:

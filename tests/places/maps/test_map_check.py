@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from dataclasses import replace
 from itertools import combinations
@@ -20,6 +21,7 @@ from veil.places.maps.check import (
     thinnest_cut,
 )
 from veil.places.maps.images import MapImage
+from veil.places.maps.uncertainty import FORMAL, LEAST_UNCERTAINTY
 from veil.places.maps.verification import VerifiedPair
 from veil.scene import MapCheck, MappedImage, Scene
 from worlds import World, generator, project, world
@@ -201,6 +203,7 @@ def test_uncertainty_is_what_noise_does_to_the_cameras() -> None:
     expected = np.median(np.sqrt(np.mean(errors, axis=0))) / extent
     uncertainty = position_uncertainty(scene)
     assert uncertainty is not None
+    expected = math.hypot(FORMAL * expected, LEAST_UNCERTAINTY)
     assert uncertainty == pytest.approx(expected, rel=0.1)  # 400 draws know a deviation to about 3 %
 
 
@@ -263,13 +266,15 @@ def test_doubts_name_their_number_and_the_record_comes_back() -> None:
         ({"explained_matches": 0.69, "uncertainty": None}, "69%"),
         ({"rotation_deg": 10.1}, "10 degrees"),
         ({"neck": 19}, "19 common"),
-        ({"explained_matches": 1.0, "uncertainty": 0.014}, "1.4%"),
-        ({"explained_matches": 0.85, "uncertainty": 0.007}, "0.7%"),
-        ({"uncertainty": float("inf")}, "anywhere"),
+        ({"explained_matches": 1.0, "uncertainty": 0.041}, "4.1%"),
+        ({"explained_matches": 0.85, "uncertainty": 0.021}, "2.1%"),
+        ({"uncertainty": float("inf")}, "not determined"),
         ({"gravity_agreeing": 0.4}, "60%"),
         ({"pairs": 0, "explained_pairs": 0}, "no pair"),
     ):
         doubts = replace(good, **change).doubts
         assert len(doubts) == 1 and word in doubts[0]
-    for share, uncertainty in ((1.0, 0.0125), (0.85, 0.006)):
+    for share, uncertainty in ((1.0, 0.039), (0.85, 0.019)):
         assert replace(good, explained_matches=share, uncertainty=uncertainty).doubts == []
+    assert good.vague is None and replace(good, uncertainty=None).vague is None
+    assert "known to 2.7% of their extent" in str(replace(good, uncertainty=0.027).vague)

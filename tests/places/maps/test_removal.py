@@ -122,7 +122,7 @@ def test_the_record_of_the_map_is_renewed_and_forgets_the_name(tmp_path: Path) -
 
 
 def test_no_map_is_left_or_none_that_can_be_trusted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A map of one image, of three images of lines, and one that noise alone moves by a tenth of its extent."""
+    """A map of one image, of three images of lines, and one whose cameras are known to a tenth of their extent."""
     scene, _ = planted_map("too few")
     refusal = remove_images(scene, [image_name(f"0{number}") for number in range(5)], workdir=tmp_path)
     assert isinstance(refusal, NoMap) and "no map of 2 images" in refusal.reason
@@ -132,7 +132,7 @@ def test_no_map_is_left_or_none_that_can_be_trusted(tmp_path: Path, monkeypatch:
     monkeypatch.setattr(removal, "_adjusted", lambda scene, *_: (scene, None, None))
     monkeypatch.setattr(removal, "position_uncertainty", lambda *_: 0.1)
     refusal = remove_images(scene, [GONE], workdir=tmp_path)
-    assert isinstance(refusal, NoMap) and "cannot be trusted: noise alone moves its cameras by 10" in refusal.reason
+    assert isinstance(refusal, NoMap) and "cannot be trusted: its camera positions are known to 10.0% of" in refusal.reason
 
 
 def test_an_unknown_name_is_refused_with_those_like_it() -> None:

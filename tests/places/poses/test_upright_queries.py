@@ -263,7 +263,19 @@ def test_another_camera_is_weighed_as_the_declared_one_is() -> None:
     other = FreeCamera(pose=TRUTH, offsets=offsets)
     ratio = 2 * math.log(10) * (weighing.weighed(estimate).log10_nfa - free.log10_nfa)
     assert weighing.doubt(other, declared) == pytest.approx(ratio) and ratio > 10 * CALIBRATION_DOUBT
-    assert weighing.doubt(FreeCamera(pose=Rigid(rotation=np.eye(3), translation=np.ones(3))), declared) == -math.inf
+    behind = FreeCamera(pose=Rigid(rotation=np.diag([1.0, -1.0, -1.0]) @ TRUTH.rotation, translation=TRUTH.translation))
+    assert weighing.doubt(behind, declared) == -math.inf
+
+
+def test_a_pose_that_few_keypoints_support_is_refused() -> None:
+    """Planted: few keypoints of a right query are beyond chance, but a part of a print could give as many. Twin: no margin."""
+    rows = np.arange(0, len(KEYPOINTS), 20)
+    form = query(6.0)
+    few, some = subsets(form.ids[rows], form.mechanism, DICTIONARY.digest), KEYPOINTS[rows]
+    answer = asked(few, some)
+    assert isinstance(answer, NoPose) and "better than chance" in answer.reason and -40 < answer.log10_nfa < -12
+    accepted = asked(few, some, options=replace(BRIEF, upright=replace(BRIEF.upright, margin=0.0)))
+    assert isinstance(accepted, Localization) and np.linalg.norm(accepted.cam_from_world.center - TRUTH.center) < 0.1
 
 
 @pytest.mark.slow

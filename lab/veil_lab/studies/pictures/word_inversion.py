@@ -16,9 +16,9 @@ from veil.codebooks.codebook import Codebook
 from veil.device.protection import DELTA
 from veil.errors import InputError, RangeError
 from veil.inversion.maps import Inverts, points_map, words_map
-from veil.ldp.budget import outward
 from veil.ldp.composition import composed_epsilon
 from veil.ldp.mechanism import SubsetMechanism
+from veil.ldp.rounding import outward
 from veil.mechanisms.public import publish
 from veil.mechanisms.words import to_words
 from veil.progress import Progress

@@ -16,6 +16,7 @@ from veil.cli.common import (
     say,
     say_focals,
     say_left_out,
+    say_vague,
     tell_skipped,
     write_json,
 )
@@ -177,6 +178,7 @@ def _tell_map(arguments: MakeMap, built: BuiltMap, images: int, skipped: Mapping
     if scene.check is not None:
         say(arguments, f"checked: {scene.check.described()}")
         say_focals(arguments, scene.check.contradicted_focals)
+        say_vague(arguments, scene.check)
         say_left_out(arguments, scene.check.left_out)
     for number, item in enumerate(built.further, start=2):
         say(arguments, f"model {number}: {len(item.scene.images)} more images that do not join the first")

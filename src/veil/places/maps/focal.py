@@ -16,13 +16,13 @@ import numpy as np
 
 from veil.geometry.camera import GUESS, Camera
 from veil.places.maps.images import MapImage
-from veil.places.maps.uncertainty import focal_deviations
+from veil.places.maps.uncertainty import FORMAL, focal_deviations
 from veil.scene import ContradictedFocal, MappedImage, Scene
 
 # A map measures a focal length no better than this: matches are not independent, and lenses differ from their models.
 FLOOR = 0.01
-# Formal deviations are this much too small (the same cause), and a contradiction is so many deviations.
-FORMAL, CONTRADICTION = 3.0, 3.0
+# A contradiction is so many deviations.
+CONTRADICTION = 3.0
 # A claim is confirmed by a map that measures the focal length as well as this, and does not contradict it.
 TELLING = 0.03
 # Observations that a camera needs for a test of its focal length; COLMAP registers an image by as many.

@@ -1,4 +1,4 @@
-"""How far noise alone moves what a map of positions determines: its camera centers and its focal lengths.
+"""How far noise alone moves the camera centers and focal lengths of a map of positions, and how well it knows them.
 
 It is the covariance of bundle adjustment, free of gauge. The normal equations of all cameras and points are reduced to the
 cameras (Schur complement), with focal lengths that are free as far as they were not known before. A map has seven freedoms of
@@ -31,14 +31,22 @@ FREEDOMS = 7
 LEAST_NOISE_PX = 0.5
 # Standard deviation of a lens's first coefficient of distortion where its focal length is a guess; in proportion otherwise.
 ANY_DISTORTION = 0.3
+# Formal deviations are this much too small: matches are not independent, and lenses differ from their models.
+FORMAL = 3.0
+# A map knows its camera centers no better than to this share of their extent, for the same cause.
+LEAST_UNCERTAINTY = 0.001
 # Share of the mean of the diagonal that is added to it, as poses keep the seven freedoms of a similarity.
 DAMPING = 1e-10
 
 
 def position_uncertainty(scene: Scene, known: Mapping[str, float] | None = None) -> float | None:
-    """Median over cameras of `center_deviations`; None for more cameras than `MAX_CAMERAS`."""
+    """How well a map knows its camera centers, as a share of their extent: the deviation in the middle of its cameras.
+
+    It is that of noise alone (`center_deviations`), made larger as experience has it (mapping.md#the-check). None for more
+    cameras than `MAX_CAMERAS`.
+    """
     deviations = center_deviations(scene, known)
-    return float(np.median(list(deviations.values()))) if deviations else None
+    return math.hypot(FORMAL * float(np.median(list(deviations.values()))), LEAST_UNCERTAINTY) if deviations else None
 
 
 def center_deviations(scene: Scene, known: Mapping[str, float] | None = None) -> dict[str, float]:

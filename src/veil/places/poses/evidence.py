@@ -288,10 +288,11 @@ def _few(rows: Int64[np.ndarray, "_"]) -> Int64[np.ndarray, "_"]:
     return rows[:: -(-len(rows) // MOST_FITTED) or 1]
 
 
-def too_few(matched: Matched, evidence: PoseEvidence, max_log10_nfa: float) -> bool:
+def too_few(matched: Matched, evidence: PoseEvidence, max_log10_nfa: float, margin: float | None = None) -> bool:
     """Whether the evidence is within the margin that a few right matches and accidents can give a wrong pose.
 
-    The margin holds for keypoints only; lines show no such poses.
+    By default it is `PLACE_MARGIN` for keypoints, and none for lines, which show no such poses.
     """
-    margin = PLACE_MARGIN if isinstance(matched, MatchedPoints) else 0.0
+    if margin is None:
+        margin = PLACE_MARGIN if isinstance(matched, MatchedPoints) else 0.0
     return evidence.log10_nfa > max_log10_nfa - margin

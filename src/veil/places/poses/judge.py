@@ -346,6 +346,7 @@ class Claim(WeighedPose):
     - `correspondences`: number of pairs, or of features in words, that the pose was searched among; `count`: the number that
       sentences name as all of them.
     - `doubt`: how much better one camera explains the query than another, where the pairs are not all that tells.
+    - `margin`: orders of magnitude of the evidence that are not counted; None: the usual ones (`too_few`).
     """
 
     matched: Matched
@@ -356,6 +357,7 @@ class Claim(WeighedPose):
     correspondences: int
     count: int
     doubt: Doubt | None = None
+    margin: float | None = None
 
 
 def judge(claim: Claim, rival: Callable[[], Rival | None], limits: Acceptance) -> Localization | NoPose:
@@ -397,7 +399,7 @@ def judge(claim: Claim, rival: Callable[[], Rival | None], limits: Acceptance) -
     deviation_deg = math.degrees(known.fit.turn_deviation)
     if alone_deg <= limits.max_turn_deg < deviation_deg:
         return refused(TWO_OPTIMA.format(deviation_deg, inliers, claim.count))
-    if too_few(matched, evidence, limits.max_log10_nfa) or deviation_deg > limits.max_turn_deg:
+    if too_few(matched, evidence, limits.max_log10_nfa, claim.margin) or deviation_deg > limits.max_turn_deg:
         return refused(VAGUE.format(inliers, claim.count))
     return Localization(
         cam_from_world=known.pose,

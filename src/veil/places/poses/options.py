@@ -67,6 +67,8 @@ class UprightOptions:
     - `search_px`, `refine_px`: standard deviations of the tables of keypoints that the search and the steps of the refinement
       use, in pixels; `words_px` is that of the words in the search. Gravity off by 0.5 degrees moves projections by some 10 px.
     - `match_px`: largest distance of a keypoint to the point that it shows.
+    - `margin`: orders of magnitude of the evidence that are not counted, as a part of a print or of the place gives wrong poses
+      as many (words_upright.md#evidence).
     - `reach`: half of the samples' candidates join any keypoint with any point that a mapped image shows within this distance
       of it (normalized image plane; 0.12 is 7 degrees), whatever their words; 0: all share words.
 
@@ -84,6 +86,7 @@ class UprightOptions:
     words_px: float = 12.0
     refine_px: tuple[float, ...] = (10.0, 5.0, 2.5)
     match_px: float = 3.0
+    margin: float = 34.0
     reach: float = 0.12
 
     __repr__ = one_line
@@ -100,6 +103,8 @@ class UprightOptions:
             raise RangeError(f"samples must lie in [1, 2^39), got {self.samples!r}")
         if not 0 <= self.reach < float("inf"):
             raise RangeError(f"reach must be >= 0 and finite, got {self.reach!r}")
+        if not 0 <= self.margin < float("inf"):
+            raise RangeError(f"margin must be >= 0 and finite, got {self.margin!r}")
         if not self.refine_px or not all(0 < value < float("inf") for value in self.refine_px):
             raise RangeError(f"refine_px needs positive widths, got {self.refine_px!r}")
 

@@ -318,6 +318,7 @@ def localize_upright(
         correspondences=count,
         count=len(problem.keypoints),
         doubt=weighing.doubt,
+        margin=problem.options.margin,
     )
     contest = UprightContest(weighing=weighing, best=best)
     others = [other.estimate for other in weighed[1:]]

@@ -14,8 +14,8 @@ from veil.errors import InputError
 from veil.extraction.sift import MAX_FEATURES
 from veil.files.attack_networks import bundled_inverter, read_weights
 from veil.files.codebooks import bundled_codebook, read_codebook
-from veil.ldp.budget import outward
 from veil.ldp.mechanism import SubsetMechanism
+from veil.ldp.rounding import outward, outward_percent
 from veil.report.tables import Name, Table, fixed, numbers
 from veil_lab.cli.evaluate.attacks.inversion import require_other_photographs, untrained_photographs
 from veil_lab.studies.pictures.word_inversion import WordInversion, WordInversionJson, equal_epsilon, word_inversion_study
@@ -147,6 +147,6 @@ def _law_cells(row: WordInversion, asked: dict[SubsetMechanism, float]) -> tuple
         f"{asked[law]:g}" if law in asked else "",
         f"{law.dictionary_size:,}",
         epsilon,
-        outward(100 * float(law.truth), 3),
+        outward_percent(float(law.truth)),
         "∞" if law.epsilon == float("inf") else outward(row.epsilon_of_image),
     )
