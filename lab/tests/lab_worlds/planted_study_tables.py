@@ -11,12 +11,21 @@ import numpy as np
 from veil.attacks.on_subspaces import SUBSPACE_ATTACKS
 from veil.audit.finding import Finding, Share
 from veil.files.measured_forms import bundled_measured_forms
+from veil.ldp.mechanism import SubsetMechanism
 from veil.ldp.planning import plan_release
 from veil.mechanisms.profile import Profile
 from veil.report.tables import Table
 from veil_lab.cli import quality, results, tune
 from veil_lab.cli.evaluate import homographies, reconstruction
-from veil_lab.cli.evaluate.attacks import attack_tables, descriptor_attacks, inversion, learned, neighborhoods, repeats
+from veil_lab.cli.evaluate.attacks import (
+    attack_tables,
+    descriptor_attacks,
+    inversion,
+    learned,
+    neighborhoods,
+    repeats,
+    word_inversion,
+)
 from veil_lab.cli.evaluate.descriptors import Descriptors
 from veil_lab.cli.evaluate.poses import (
     localization,
@@ -49,7 +58,8 @@ from veil_lab.studies.localization.upright_localization import UprightRow, Uprig
 from veil_lab.studies.localization.word_localization_settings import METRIC, LocalizationRow, Setting
 from veil_lab.studies.mapping.by_lifting import LiftingRow
 from veil_lab.studies.matching.retrieval_recall import RETRIEVED, RecallRow
-from veil_lab.studies.pictures.inversion import Gap, InversionRow
+from veil_lab.studies.pictures.inversion import Gap, InversionRow, Inverted
+from veil_lab.studies.pictures.word_inversion import WordInversion
 from veil_lab.training.view_tuning import TunedPlace
 from worlds.planted_tables import LONG, planted
 
@@ -75,6 +85,8 @@ AGE: results.ResultAgeJson = {
     "processor_seconds": 123_456.7,
     "changed": ["src/veil/forms.py"] * 1234,
 }
+# A law of words.
+LAW = SubsetMechanism(dictionary_size=256_000, epsilon=12.345, m=16)
 # What `veil evaluate attacks --descriptor` tells of a descriptor's photographs and books.
 MATERIAL: Mapping[str, Any] = {
     "descriptor": "aliked-n16rot",
@@ -201,6 +213,10 @@ def study_tables() -> dict[str, Callable[[], Table]]:
         "measured_forms.recovery_table": lambda: _present(measured_forms.recovery_table(measured)),
         "measured_forms.summary_table": lambda: measured_forms.summary_table(measured),
         "inversion_table": lambda: inversion.inversion_table([planted(InversionRow)]),
+        "word_inversion_table": lambda: word_inversion.word_inversion_table(
+            [planted(WordInversion, law=LAW, row=planted(InversionRow))], {LAW: 16.0}, 256_000
+        ),
+        "picture_table": lambda: reconstruction.picture_table({"fountain-P11": [planted(Inverted, attack="line map")] * 2}),
         "places_table": lambda: tune.places_table([planted(TunedPlace)]),
         "sharpness_table": lambda: tune.sharpness_table([planted(TunedPlace)]),
         "age_table": lambda: results.age_table([AGE]),

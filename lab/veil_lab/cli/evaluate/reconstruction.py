@@ -85,7 +85,7 @@ class EvaluateReconstruction(Record):
     figure: Path | None = option("draw cameras and points of each scene (.png or .svg)", parse=picture, metavar="FILE")
     curve: Path | None = option("draw success against gravity noise (.png or .svg)", metavar="FILE")
     reconstructions: Path | None = option(
-        "draw what all keypoints, and the map of lines, show of photographs (.png or .svg)", parse=picture, metavar="FILE"
+        "draw reconstructions from all keypoints, and from the map of lines, beside photographs", parse=picture, metavar="FILE"
     )
     json: Path | None = json_file()
 
