@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from veil.cli.common import say_focals
+from veil.cli.common import say_focals, say_vague
 from veil.forms import Points
 from veil.geometry.camera import FROM_EXIF, GIVEN, GUESS, UNDISCLOSED, Camera, FocalPrior
 from veil.geometry.rigid import Rigid
@@ -29,6 +29,7 @@ from veil.places.maps.scenes import restricted
 from veil.places.maps.verification import VerifiedPair
 from veil.scene import ContradictedFocal, MapCheck, Scene
 from worlds import World, generator, project, world
+from worlds.map_scenes import CHECK
 from worlds.word_worlds import scene_of
 
 FOCAL_PX = 500.0  # of the planted cameras
@@ -321,3 +322,12 @@ def test_a_map_that_grows_frees_the_focal_length_of_a_new_image(tmp_path: Path) 
     (claim,) = scene.check.contradicted_focals
     assert claim.images == 2 and claim.given_px == pytest.approx(1.5 * FOCAL_PX)
     assert isinstance(scene.images[names[0]].form, Points)
+
+
+def test_a_map_that_knows_its_positions_badly_is_noted(capsys: pytest.CaptureFixture[str]) -> None:
+    """The note names how badly, and what to do; a map that knows them well has none."""
+    say_vague(argparse.Namespace(json=None), replace(CHECK, uncertainty=0.02))
+    assert capsys.readouterr().out == ""
+    say_vague(argparse.Namespace(json=None), replace(CHECK, uncertainty=0.027))
+    said = capsys.readouterr().out
+    assert "note: camera positions of this map are known to 2.7% of their extent" in said and "--camera" in said
