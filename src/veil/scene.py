@@ -29,7 +29,7 @@ EXPLAINED = 0.5
 # a share of the extent), which is that of a map that explains all its matches: less may be uncertain where some are wrong.
 # It is this part of it at least.
 MIN_MATCHES, MAX_CONTRADICTING, MAX_UNCERTAINTY, LEAST_TRUST = 0.7, 0.35, 0.04, 0.25
-# Camera positions that are known to this share of their extent at best are said to be known badly.
+# A map whose uncertainty is larger is noted to know its camera positions badly.
 VAGUE = 0.02
 # A map is refused if the median angle between the rotations of its pairs and its own is larger: its cameras look elsewhere.
 MAX_ROTATION_DEG = 10.0
@@ -270,10 +270,7 @@ class MapCheck:
             reasons.append(f"two parts of it hang together by {self.neck} common points")
         trust = max(LEAST_TRUST, (self.explained_matches - MIN_MATCHES) / (1 - MIN_MATCHES))
         if self.uncertainty is not None and not self.uncertainty <= MAX_UNCERTAINTY * trust:
-            known = (
-                f"known to {self.uncertainty:.1%} of their extent only" if math.isfinite(self.uncertainty) else "not determined"
-            )
-            reasons.append(f"its camera positions are {known}")
+            reasons.append(f"its camera positions are {self._known}")
         if self.gravity_agreeing is not None and self.gravity_agreeing < MIN_GRAVITY:
             reasons.append(f"{1 - self.gravity_agreeing:.0%} of the readings of gravity contradict it")
         return reasons

@@ -264,10 +264,8 @@ def say_focals(arguments: Arguments, focals: Sequence[ContradictedFocal]) -> Non
 def say_vague(arguments: Arguments, check: MapCheck) -> None:
     """Print how badly the camera positions of a map are known, where they are, and what to do."""
     if check.vague is not None:
-        say(
-            arguments,
-            f"note: {advised(check.vague, (Remedy('give', 'Features.camera'),))}, or map more photographs that overlap",
-        )
+        advice = advised(check.vague, (Remedy("give", "Features.camera"),))
+        say(arguments, f"note: {advice}, or map more photographs that overlap")
 
 
 def say_table(arguments: Arguments, table: Table) -> None:
