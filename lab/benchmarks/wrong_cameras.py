@@ -11,8 +11,9 @@
 - `motions`: a photograph's features as a camera that turns, or stands still, would see them, and two photographs alone.
 
 A map is right if the median image is within 2 % of the extent of the reference and 2 degrees, after alignment. So is a query's
-pose. Else a map is "covered" if `veil map` notes how badly its positions are known, and the median is within twice that. A
-query is if the answer's 95 % region holds the reference (pose_coverage.py). The rest is wrong. Seconds are of the processor.
+pose. Else a map is "covered" if `veil map` notes how badly its positions or focal lengths are known, and the median position is
+within twice what it says of positions. Turns count as wrong unless the focal lengths are noted. A query is if the answer's 95 %
+region holds the reference (pose_coverage.py). The rest is wrong. Seconds are of the processor.
 """
 
 from __future__ import annotations
@@ -60,14 +61,16 @@ class MapErrors:
     shares: tuple[float, ...]
     degrees: tuple[float, ...]
 
-    def verdict(self, told: float | None) -> Verdict:
-        """Whether the median image is near the reference, or as near as a check says; `told`: a deviation that it warns of."""
-        position = float(np.median(self.shares))
-        if float(np.median(self.degrees)) > NEAR_DEG:
-            return "wrong"
-        if position <= NEAR_SHARE:
+    def verdict(self, check: object) -> Verdict:
+        """Whether the median image is near the reference, or else as near as the check says that warns of more."""
+        position, turned = float(np.median(self.shares)), float(np.median(self.degrees)) > NEAR_DEG
+        if position <= NEAR_SHARE and not turned:
             return "right"
-        return "covered" if told is not None and position <= 2 * told else "wrong"
+        if not isinstance(check, veil.MapCheck) or check.vague is None:
+            return "wrong"
+        if turned and "focal lengths" not in check.vague:
+            return "wrong"
+        return "covered" if check.uncertainty is not None and position <= 2 * check.uncertainty else "wrong"
 
     def __str__(self) -> str:
         position, turn = (
@@ -150,8 +153,7 @@ def report(scene: str, case: str, truth: Mapping[str, Rigid], answer: object, se
         return "refused"
     check = answer.check
     errors = map_errors({name: image.cam_from_world for name, image in answer.map.scene.images.items()}, truth)
-    told = check.uncertainty if isinstance(check, veil.MapCheck) and check.vague is not None else None
-    verdict: Verdict = "wrong" if errors is None else errors.verdict(told)
+    verdict: Verdict = "wrong" if errors is None else errors.verdict(check)
     facts = [str(errors or "turned inside out")]
     if isinstance(check, veil.MapCheck):
         facts.append(f"{len(check.contradicted_focals)} focal lengths contradicted")

@@ -29,8 +29,8 @@ EXPLAINED = 0.5
 # a share of the extent), which is that of a map that explains all its matches: less may be uncertain where some are wrong.
 # It is this part of it at least.
 MIN_MATCHES, MAX_CONTRADICTING, MAX_UNCERTAINTY, LEAST_TRUST = 0.7, 0.35, 0.04, 0.25
-# A map whose uncertainty is larger is noted to know its camera positions badly.
-VAGUE = 0.02
+# A map whose uncertainty is larger is noted to know its camera positions badly, or its focal lengths.
+VAGUE, VAGUE_FOCAL = 0.02, 0.1
 # A map is refused if the median angle between the rotations of its pairs and its own is larger: its cameras look elsewhere.
 MAX_ROTATION_DEG = 10.0
 # Fewer common points than this between two parts fix no scale between them that chance could not have given.
@@ -248,10 +248,12 @@ class MapCheck:
 
     @property
     def vague(self) -> str | None:
-        """Sentence on camera positions that are known badly in a map that is not refused for it; None if they are not."""
-        if self.uncertainty is None or not self.uncertainty > VAGUE:
-            return None
-        return f"camera positions of this map are {self._known}, and poses in it no better"
+        """Sentence on what a map that is not refused knows badly, its camera positions or focal lengths; None for neither."""
+        if self.uncertainty is not None and self.uncertainty > VAGUE:
+            return f"camera positions of this map are {self._known}, and poses in it no better"
+        if self.focal_deviation is not None and self.focal_deviation > VAGUE_FOCAL:
+            return f"focal lengths of this map are known to {self.focal_deviation:.0%}, and distances to its points no better"
+        return None
 
     @property
     def doubts(self) -> list[str]:

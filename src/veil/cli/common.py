@@ -262,7 +262,7 @@ def say_focals(arguments: Arguments, focals: Sequence[ContradictedFocal]) -> Non
 
 
 def say_vague(arguments: Arguments, check: MapCheck) -> None:
-    """Print how badly the camera positions of a map are known, where they are, and what to do."""
+    """Print how badly the camera positions or focal lengths of a map are known, where they are, and what to do."""
     if check.vague is not None:
         advice = advised(check.vague, (Remedy("give", "Features.camera"),))
         say(arguments, f"note: {advice}, or map more photographs that overlap")

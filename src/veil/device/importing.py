@@ -24,7 +24,8 @@ from veil.files.colmap_databases import StoredImage, features_of, measured_space
 from veil.files.features import holds_features, read_features, tell_converted
 from veil.files.photographs.pictures import read_picture, stored_size, upright_size
 from veil.files.photographs.posed_models import ModelImage, PosedModel, read_model
-from veil.geometry.camera import Camera, as_colmap, rescaled
+from veil.geometry.camera import Camera, rescaled
+from veil.geometry.views import projected
 from veil.mechanisms.public import publish
 from veil.one_line import one_line
 from veil.places.building import map_posed
@@ -270,11 +271,8 @@ def _errors_px(scene: Scene) -> Float64[np.ndarray, "_"]:
     """Distances in pixels of all 2D points of a scene from the projections of their points; infinite behind a camera."""
     errors = []
     for image in scene.images.values():
-        inside = image.cam_from_world.apply(scene.points[image.point_rows])
-        front = inside[:, 2] > 0
-        error = np.full(len(inside), np.inf)
-        projected = np.asarray(as_colmap(image.camera).img_from_cam(inside[front]), dtype=np.float64).reshape(-1, 2)
-        error[front] = np.linalg.norm(projected - image.keypoints[front], axis=1)
+        seen = projected(image.camera, image.cam_from_world.apply(scene.points[image.point_rows]))
+        error = np.linalg.norm(seen - image.keypoints, axis=1)
         errors.append(np.where(np.isnan(error), np.inf, error))
     return np.concatenate(errors)
 

@@ -1,4 +1,4 @@
-"""Viewing directions and sizes of a map's points in its images, which bound the cameras that could have seen them."""
+"""Points as cameras see them: their pixels, and directions and sizes that bound the cameras that could have seen them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Bool, Float64, Int64
 
 from veil.compiled import compiled
-from veil.geometry.camera import Camera
+from veil.geometry.camera import Camera, as_colmap
 from veil.geometry.rigid import Rigid
 
 # Descriptors of one surface are no longer alike from directions this far apart, nor at sizes this many times apart
@@ -18,6 +18,15 @@ from veil.geometry.rigid import Rigid
 MOST_TURN_DEG = 60.0
 MOST_ZOOM = 4.0
 LEAST_COSINE = math.cos(math.radians(MOST_TURN_DEG))
+
+
+def projected(camera: Camera, points: Float64[np.ndarray, "points 3"]) -> Float64[np.ndarray, "points 2"]:
+    """Pixels of points in the camera frame; NaN for those that are not before the camera."""
+    ahead = points[:, 2] > 1e-9
+    pixels = np.full((len(points), 2), np.nan)
+    if ahead.any():
+        pixels[ahead] = np.asarray(as_colmap(camera).img_from_cam(points[ahead]), dtype=np.float64).reshape(-1, 2)
+    return pixels
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

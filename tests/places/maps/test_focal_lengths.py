@@ -26,6 +26,7 @@ from veil.places.maps.focal import Doubted, FocalTest, contradicted_focals, foca
 from veil.places.maps.growth import grow_map
 from veil.places.maps.points import _is_clearer
 from veil.places.maps.scenes import restricted
+from veil.places.maps.uncertainty import formal_focal_deviations
 from veil.places.maps.verification import VerifiedPair
 from veil.scene import ContradictedFocal, MapCheck, Scene
 from worlds import World, generator, project, world
@@ -288,7 +289,7 @@ def test_the_deviation_of_a_focal_length_is_that_of_all_unknowns() -> None:
     rest = jacobian[:, 1:]
     alone = jacobian[:, 0] - rest @ np.linalg.lstsq(rest, jacobian[:, 0], rcond=1e-9)[0]
     noise = max(0.5, scene.mean_reprojection_error_px)
-    (deviation,) = focal_deviations(scene).values()
+    (deviation,) = formal_focal_deviations(scene).values()
     assert deviation == pytest.approx(noise / np.linalg.norm(alone), rel=0.02)
 
 

@@ -278,3 +278,5 @@ def test_doubts_name_their_number_and_the_record_comes_back() -> None:
         assert replace(good, explained_matches=share, uncertainty=uncertainty).doubts == []
     assert good.vague is None and replace(good, uncertainty=None).vague is None
     assert "known to 2.7% of their extent" in str(replace(good, uncertainty=0.027).vague)
+    assert replace(good, focal_deviation=0.09).vague is None
+    assert "focal lengths of this map are known to 29%" in str(replace(good, focal_deviation=0.29).vague)

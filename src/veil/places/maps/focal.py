@@ -7,7 +7,7 @@ both disagree the focal length is freed, and the photographs are mapped anew (ma
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Set
+from collections.abc import Callable, Container, Iterable, Mapping, Set
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Generic, TypeVar
@@ -16,11 +16,9 @@ import numpy as np
 
 from veil.geometry.camera import GUESS, Camera
 from veil.places.maps.images import MapImage
-from veil.places.maps.uncertainty import FORMAL, focal_deviations
+from veil.places.maps.uncertainty import FLOOR, focal_deviations
 from veil.scene import ContradictedFocal, MappedImage, Scene
 
-# A map measures a focal length no better than this: matches are not independent, and lenses differ from their models.
-FLOOR = 0.01
 # A contradiction is so many deviations.
 CONTRADICTION = 3.0
 # A claim is confirmed by a map that measures the focal length as well as this, and does not contradict it.
@@ -125,11 +123,11 @@ def focal_test(adjusted: Scene, images: Mapping[str, MapImage], fixed: Iterable[
         tested.pop(name, None)
     freed, doubted, untold = {}, {}, {}
     refined, confirmed = set[Camera](), set[Camera]()
-    for camera, formal in focal_deviations(adjusted).items() if tested else ():
+    for camera, deviation in focal_deviations(adjusted).items() if tested else ():
         names = [name for name in adjusted.images if name in tested and adjusted.images[name].camera == camera]
         for claimed in dict.fromkeys(tested[name] for name in names):
             own = [name for name in names if tested[name] == claimed]
-            ratio, deviation = focal_of(camera) / focal_of(claimed), math.hypot(FORMAL * formal, FLOOR)
+            ratio = focal_of(camera) / focal_of(claimed)
             untold[claimed] = replace(claimed, focal=GUESS)
             if sum(len(adjusted.images[name].keypoints) for name in own) < LEAST_OBSERVATIONS:
                 continue
@@ -190,26 +188,24 @@ def departed_cameras(images: Mapping[str, MapImage], mapped: Mapping[str, Mapped
     }
 
 
-def known_before(scene: Scene, images: Mapping[str, MapImage]) -> dict[str, float]:
+def known_before(scene: Scene, images: Mapping[str, MapImage], doubted: Container[Camera] = ()) -> dict[str, float]:
     """Relative standard deviation of the focal length of each image of a map, as its own camera has it.
 
-    `images` are those that the map was made from, by name.
+    `images` are those that the map was made from, by name. What a `doubted` camera says is worth no more than a guess.
     """
-    return {name: images[name].camera.focal.deviation for name in scene.images}
+    cameras = {name: images[name].camera for name in scene.images}
+    return {name: (GUESS if camera in doubted else camera.focal).deviation for name, camera in cameras.items()}
 
 
-def known_to(scene: Scene, images: Mapping[str, MapImage]) -> float | None:
-    """Relative standard deviation of the focal length in the middle of a map's images, by the map and by their own cameras.
+def known_to(scene: Scene, known: Mapping[str, float]) -> float | None:
+    """Relative standard deviation of the focal length in the middle of a map's images, by the map and as `known` before it.
 
-    `images` are those that the map was made from, by name. None for more than `MAX_IMAGES` images.
+    None for more than `MAX_IMAGES` images.
     """
-    formal = focal_deviations(scene)
-    if not formal:
+    measured = focal_deviations(scene)
+    if not measured:
         return None
-    deviations = []
-    for name, image in scene.images.items():
-        measured = math.hypot(FORMAL * formal[image.camera], FLOOR)
-        deviations.append(1 / math.hypot(1 / measured, 1 / images[name].camera.focal.deviation))
+    deviations = [1 / math.hypot(1 / measured[image.camera], 1 / known[name]) for name, image in scene.images.items()]
     return float(np.median(deviations))
 
 

@@ -387,11 +387,9 @@ class Mapper:
 
     def _culprit(self, stopped: Stopped, names: Set[str]) -> str:
         """Name of the image that COLMAP was at when it was stopped, or else of the one whose pairs have fewest inliers."""
-        for name in names:
-            if self.verification.image_ids[name] == stopped.image_id:
-                return name
+        stuck = (name for name in names if self.verification.image_ids[name] == stopped.image_id)
         support = {name: sum(len(p.inliers) for pair, p in self.pairs.items() if name in pair) for name in sorted(names)}
-        return min(support, key=lambda name: support[name])
+        return next(stuck, min(support, key=lambda name: support[name]))
 
 
 class _NewMap:
@@ -455,13 +453,15 @@ class _NewMap:
         return replace(model.scene, check=check)
 
     def _doubtful(self, model: Proposal) -> dict[str, str]:
-        return doubtful_images(model.scene, model.shares, model.pairs, known_before(model.scene, self.mapper.images))
+        return doubtful_images(model.scene, model.shares, model.pairs, self._known(model.scene))
 
     def _check(self, model: Proposal) -> MapCheck:
-        images = self.mapper.images
-        known = known_before(model.scene, images)
-        check = checked(model.scene, model.shares, set(images), model.pairs, self.gravity, self.left_out, known=known)
-        return replace(check, focal_deviation=known_to(model.scene, images))
+        names, known = set(self.mapper.images), self._known(model.scene)
+        check = checked(model.scene, model.shares, names, model.pairs, self.gravity, self.left_out, known=known)
+        return replace(check, focal_deviation=known_to(model.scene, known))
+
+    def _known(self, scene: Scene) -> dict[str, float]:
+        return known_before(scene, self.mapper.images, self.mapper.doubted)
 
     def _without_hangers_on(self, scene: Scene) -> Scene:
         """Scene without parts that fewer points than `MIN_NECK` hold to the rest, as long as enough images are left."""

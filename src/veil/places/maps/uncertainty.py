@@ -19,6 +19,7 @@ from jaxtyping import Float64, Int64
 
 from veil.geometry.camera import GUESS, Camera
 from veil.geometry.rigid import Rigid
+from veil.geometry.views import projected
 from veil.scene import Scene
 
 # Of more points than this some of each image are used, and a random sample of the others stands for them.
@@ -33,6 +34,10 @@ LEAST_NOISE_PX = 0.5
 ANY_DISTORTION = 0.3
 # Formal deviations are this much too small: matches are not independent, and lenses differ from their models.
 FORMAL = 3.0
+# A map measures a focal length no better than to this share, for the same cause.
+FLOOR = 0.01
+# Unknowns of a camera: its focal length and first distortion, and what a richer lens has besides (`by_lens`).
+OWN, LENS = 2, 5
 # A map knows its camera centers no better than to this share of their extent, for the same cause.
 LEAST_UNCERTAINTY = 0.001
 # Share of the mean of the diagonal that is added to it, as poses keep the seven freedoms of a similarity.
@@ -76,27 +81,83 @@ def center_deviations(scene: Scene, known: Mapping[str, float] | None = None) ->
 
 
 def focal_deviations(scene: Scene) -> dict[Camera, float]:
+    """Relative standard deviation of the focal length of each camera of a map.
+
+    It is that of noise alone (`formal_focal_deviations`), made larger as experience has it, and by what the lens model lacks:
+    what a richer lens would take off the residuals may have gone into the focal length (mapping.md#focal-lengths). Nothing
+    deviates by more than a guess. Images of equal cameras share theirs. Empty for more than `MAX_IMAGES` images.
+    """
+    lacking = _lacking_lens(scene)
+    return {
+        camera: min(math.hypot(math.hypot(FORMAL, lacking[camera]) * formal, FLOOR), GUESS.deviation)
+        for camera, formal in formal_focal_deviations(scene).items()
+    }
+
+
+def formal_focal_deviations(scene: Scene) -> dict[Camera, float]:
     """Relative standard deviation of the focal length of each camera of a map, as far as noise alone goes.
 
-    Poses, points, focal lengths and a first coefficient of distortion are free in the normal equations. Nothing deviates by
-    more than a guess. The noise is the mean residual of the map, at least half a pixel. Images of equal cameras share theirs.
-    Empty for more than `MAX_IMAGES` images.
+    Poses, points, focal lengths and a first coefficient of distortion are free in the normal equations. The noise is the mean
+    residual of the map, at least half a pixel. Empty for more than `MAX_IMAGES` images.
     """
-    names = sorted(scene.images)
-    if len(names) > MAX_IMAGES:
+    if len(scene.images) > MAX_IMAGES:
         return {}
-    cameras = list(dict.fromkeys(scene.images[name].camera for name in names))
-    normal = _normal(scene, names, cameras)
-    poses = 6 * len(names)
-    held = normal[:poses, :poses]
-    across = normal[:poses, poses:]
-    damped = held + DAMPING * np.trace(held) / poses * np.eye(poses)
-    left = normal[poses:, poses:] - across.T @ np.linalg.solve(damped, across)
-    noise = _noise_px(scene)
+    cameras, noise = _cameras(scene), _noise_px(scene)
+    left = without_first(_normal(scene, _linearized(scene)), 6 * len(scene.images))
     # What no photograph determines is as uncertain as a guess.
     left += np.diag(_prior([GUESS.deviation] * len(cameras), noise))
     covariance = np.linalg.inv(left)
-    return {camera: noise * math.sqrt(covariance[2 * k, 2 * k]) for k, camera in enumerate(cameras)}
+    return {camera: noise * math.sqrt(covariance[OWN * k, OWN * k]) for k, camera in enumerate(cameras)}
+
+
+def _lacking_lens(scene: Scene) -> dict[Camera, float]:
+    """What the lens model of each camera lacks, as the error of its focal length in formal deviations.
+
+    The terms of a richer lens take more of the squared residuals away than chance does. One of them takes F times as much as
+    noise on average, where F is the statistic of lack of fit, and so may the focal length have done (Draper and Smith 1998,
+    Sec. 2.1).
+    """
+    if len(scene.images) > MAX_IMAGES:
+        return {}
+    cameras, seen = _cameras(scene), _linearized(scene)
+    left = without_first(_normal(scene, seen, richer=True), 6 * len(scene.images) + OWN * len(cameras))
+    squares = np.bincount(seen.lens, weights=(seen.residual**2).sum(axis=1), minlength=len(cameras))
+    counts = [sum(len(image.keypoints) for image in scene.images.values() if image.camera == camera) for camera in cameras]
+    lacking = lack_of_fit(left, squares, 2 * np.bincount(seen.lens, minlength=len(cameras)), 2 * np.array(counts))
+    return dict(zip(cameras, lacking.tolist(), strict=True))
+
+
+def lack_of_fit(
+    left: Float64[np.ndarray, "_ _"],
+    squares: Float64[np.ndarray, "cameras"],
+    sampled: Int64[np.ndarray, "cameras"],
+    counts: Int64[np.ndarray, "cameras"],
+) -> Float64[np.ndarray, "cameras"]:
+    """What the lens model of each camera lacks, in formal deviations of its focal length.
+
+    `left` are normal equations of the terms of richer lenses and, in the last column, of the residuals, all else eliminated.
+    `squares` are the summed squares of the residuals of each camera, of which `sampled` of all `counts` are in these equations.
+    """
+    lacking = np.zeros(len(squares))
+    squares = squares * left[-1, -1] / max(float(squares.sum()), 1e-300)  # without what the other unknowns explain
+    for k in np.flatnonzero(squares > 0):
+        own = slice(LENS * k, LENS * (k + 1))
+        step, _, terms, _ = np.linalg.lstsq(left[own, own], left[own, -1], rcond=1e-9)
+        share = max(0.0, float(left[own, -1] @ step) / squares[k] - terms / sampled[k])
+        lacking[k] = math.sqrt(counts[k] * share / max(1, terms))
+    return lacking
+
+
+def _cameras(scene: Scene) -> list[Camera]:
+    """The cameras of a map, in the order in which its images, sorted by name, have them."""
+    return list(dict.fromkeys(scene.images[name].camera for name in sorted(scene.images)))
+
+
+def without_first(normal: Float64[np.ndarray, "_ _"], count: int) -> Float64[np.ndarray, "_ _"]:
+    """Normal equations without their first `count` unknowns, which keep the seven freedoms of a similarity."""
+    held, across = normal[:count, :count], normal[:count, count:]
+    damped = held + DAMPING * np.trace(held) / count * np.eye(count)
+    return normal[count:, count:] - across.T @ np.linalg.solve(damped, across)
 
 
 def _noise_px(scene: Scene) -> float:
@@ -118,28 +179,54 @@ def _normal_of_poses(scene: Scene, extent: float) -> Float64[np.ndarray, "_ _"]:
 
 def _without_focal(scene: Scene, names: list[str], known: Mapping[str, float], noise: float) -> Float64[np.ndarray, "_ _"]:
     """Normal equations of the poses without the points and without focal lengths, which are `known` so well before the map."""
-    cameras = list(dict.fromkeys(scene.images[name].camera for name in names))
-    normal, poses = _normal(scene, names, cameras), 6 * len(names)
+    cameras = _cameras(scene)
+    normal, poses = _normal(scene, _linearized(scene)), 6 * len(names)
     least = [min(known[name] for name in names if scene.images[name].camera == camera) for camera in cameras]
     across, free = normal[:poses, poses:], normal[poses:, poses:] + np.diag(_prior(least, noise))
     left = normal[:poses, :poses] - across @ np.linalg.solve(free, across.T)
     return (left + left.T) / 2
 
 
-def _normal(scene: Scene, names: list[str], cameras: list[Camera]) -> Float64[np.ndarray, "_ _"]:
-    """Normal equations without the points: six unknowns a pose, then focal length and distortion of each of the cameras."""
-    centers = np.array([scene.images[name].cam_from_world.center for name in names])
-    seen = linearized(scene, max(float(np.linalg.norm(np.ptp(centers, axis=0))), 1e-12))
-    camera_of = np.array([cameras.index(scene.images[name].camera) for name in names])[seen.camera]
-    focal = np.array([camera.focal_px for camera in cameras])[camera_of]
+def _linearized(scene: Scene) -> Observed:
+    centers = np.array([image.cam_from_world.center for image in scene.images.values()])
+    return linearized(scene, max(float(np.linalg.norm(np.ptp(centers, axis=0))), 1e-12))
+
+
+def _normal(scene: Scene, seen: Observed, *, richer: bool = False) -> Float64[np.ndarray, "_ _"]:
+    """Normal equations without the points: six unknowns a pose, then focal length and distortion of each of the cameras.
+
+    A `richer` lens has its terms after these, and the last column holds the part of the residuals in each unknown.
+    """
+    cameras = _cameras(scene)
+    focal = np.array([camera.focal_px for camera in cameras])[seen.lens]
     plane = seen.seen[:, :2] / np.where(np.abs(seen.seen[:, 2:]) > 1e-9, seen.seen[:, 2:], 1e-9)
     by_focal = (seen.root * focal)[:, None] * plane  # by the logarithm of the focal length
-    by_distortion = by_focal * (plane**2).sum(axis=1, keepdims=True)
-    by_distortion[~np.array([camera.focal_count + 2 < len(camera.params) for camera in cameras])[camera_of]] = 0.0
-    columns = [6 * seen.camera[:, None] + np.arange(6), 6 * len(names) + 2 * camera_of[:, None] + np.arange(2)]
-    by_unknown = np.concatenate([seen.by_camera, by_focal[:, :, None], by_distortion[:, :, None]], axis=2)
-    size = 6 * len(names) + 2 * len(cameras)
-    return reduced(np.concatenate(columns, axis=1), by_unknown, seen.point, seen.by_point, size=size)
+    terms = (seen.root * focal)[:, None, None] * by_lens(plane)
+    is_bent = np.array([camera.focal_count + 2 < len(camera.params) for camera in cameras])[seen.lens]
+    by_distortion = np.where(is_bent[:, None, None], terms[:, :, :1], 0.0)
+    terms[is_bent, :, 0] = 0.0
+    poses = 6 * len(scene.images)
+    columns = [6 * seen.camera[:, None] + np.arange(6), poses + OWN * seen.lens[:, None] + np.arange(OWN)]
+    by_unknown = [seen.by_camera, by_focal[:, :, None], by_distortion]
+    size = poses + OWN * len(cameras)
+    if richer:
+        last = size + LENS * len(cameras)
+        columns += [size + LENS * seen.lens[:, None] + np.arange(LENS), np.full((len(seen.lens), 1), last)]
+        by_unknown += [terms, seen.residual[:, :, None]]
+        size = last + 1
+    return reduced(np.concatenate(columns, axis=1), np.concatenate(by_unknown, axis=2), seen.point, seen.by_point, size=size)
+
+
+def by_lens(plane: Float64[np.ndarray, "n 2"]) -> Float64[np.ndarray, "n 2 5"]:
+    """Derivatives of the normalized plane by the terms of a lens.
+
+    They are two coefficients of radial distortion, two of tangential distortion, and one for pixels that are not square.
+    """
+    x, y = plane.T
+    square = x**2 + y**2
+    across = [x * square, x * square**2, 2 * x * y, square + 2 * x**2, x]
+    down = [y * square, y * square**2, square + 2 * y**2, 2 * x * y, -y]
+    return np.stack([np.stack(across, axis=1), np.stack(down, axis=1)], axis=1)
 
 
 def _similarity_movements(centers: np.ndarray) -> Float64[np.ndarray, "_ 7"]:
@@ -168,16 +255,19 @@ def sampled(scene: Scene) -> tuple[Int64[np.ndarray, "chosen"], Float64[np.ndarr
 class Observed:
     """Linearized observations of a map's points: the derivatives of a pixel, and which camera saw which of the points chosen.
 
-    `camera` are rows of the sorted names of the images, `point` of the points chosen; `seen` are points in the camera frame.
-    `by_camera` is by rotation and by center over the extent, `by_point` by the point over the extent. Both are times `root`, of
-    how many observations each stands for.
+    `camera` are rows of the sorted names of the images, `lens` of their different cameras, `point` of the points chosen; `seen`
+    are points in the camera frame. `by_camera` is by rotation and by center over the extent, `by_point` by the point over the
+    extent; `residual` is what a keypoint is beyond its projection. These three are times `root`, of how many observations each
+    stands for.
     """
 
     camera: Int64[np.ndarray, "n"]
+    lens: Int64[np.ndarray, "n"]
     point: Int64[np.ndarray, "n"]
     seen: Float64[np.ndarray, "n 3"]
     by_camera: Float64[np.ndarray, "n 2 6"]
     by_point: Float64[np.ndarray, "n 2 3"]
+    residual: Float64[np.ndarray, "n 2"]
     root: Float64[np.ndarray, "n"]
 
 
@@ -186,22 +276,33 @@ def linearized(scene: Scene, extent: float) -> Observed:
     chosen, stands = sampled(scene)
     row_of = np.full(len(scene.points), -1)
     row_of[chosen] = np.arange(len(chosen))
+    cameras = _cameras(scene)
     parts: list[tuple[np.ndarray, ...]] = []
     for index, name in enumerate(sorted(scene.images)):
         image = scene.images[name]
         rows = row_of[image.point_rows]
-        rows = rows[rows >= 0]
+        keypoints, rows = image.keypoints[rows >= 0], rows[rows >= 0]
         rotation, points = image.cam_from_world.rotation, scene.points[chosen[rows]]
         projection = _projection(image.cam_from_world, points, image.camera.focal_px)
         # cam = R (X - c): turning the camera by w moves X by w x (R (X - c)), moving its center by -R.
         cross = _cross((points - image.cam_from_world.center) @ rotation.T)
         by_camera = np.concatenate([-projection @ cross, -projection @ rotation * extent], axis=2)
-        own = np.full(len(rows), index)
-        parts.append((own, rows, image.cam_from_world.apply(points), by_camera, projection @ rotation * extent))
-    camera, point, seen, by_camera, by_point = (np.concatenate(part) for part in zip(*parts, strict=True))
+        seen = image.cam_from_world.apply(points)
+        residual = np.nan_to_num(keypoints - projected(image.camera, seen))
+        own, lens = np.full(len(rows), index), np.full(len(rows), cameras.index(image.camera))
+        parts.append((own, lens, rows, seen, by_camera, projection @ rotation * extent, residual))
+    camera, lens, point, seen, by_camera, by_point, residual = (np.concatenate(part) for part in zip(*parts, strict=True))
     root = np.sqrt(stands[point])
-    by_camera, by_point = root[:, None, None] * by_camera, root[:, None, None] * by_point
-    return Observed(camera=camera, point=point, seen=seen, by_camera=by_camera, by_point=by_point, root=root)
+    return Observed(
+        camera=camera,
+        lens=lens,
+        point=point,
+        seen=seen,
+        by_camera=root[:, None, None] * by_camera,
+        by_point=root[:, None, None] * by_point,
+        residual=root[:, None] * residual,
+        root=root,
+    )
 
 
 def _projection(pose: Rigid, points: np.ndarray, focal: float) -> Float64[np.ndarray, "n 2 3"]:

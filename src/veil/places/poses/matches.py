@@ -40,6 +40,7 @@ from veil.geometry.robust.significance import (
 )
 from veil.geometry.solvers.p3p import three_point_poses
 from veil.geometry.solvers.p6lp import pose_from_six_lines
+from veil.geometry.views import projected
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -260,12 +261,7 @@ class MatchedPoints(MatchedPairs):
 
     def projected(self, estimate: Estimate) -> Float64[np.ndarray, "pairs 2"]:
         """Projection of each pair's point in pixels; NaN behind the camera."""
-        in_camera = estimate.pose.apply(self.points[self.point_rows])
-        ahead = in_camera[:, 2] > 1e-9
-        xy = np.full((len(in_camera), 2), np.nan)
-        if ahead.any():
-            xy[ahead] = np.asarray(as_colmap(estimate.camera).img_from_cam(in_camera[ahead]), dtype=np.float64).reshape(-1, 2)
-        return xy
+        return projected(estimate.camera, estimate.pose.apply(self.points[self.point_rows]))
 
     def agrees(
         self, projected: Float64[np.ndarray, "pairs 2"], factor: float = 1.0, *, rows: Int64[np.ndarray, "some"] | None = None

@@ -292,7 +292,7 @@ class _ClusterScenes:
             scene, shares, left_out = smaller, explained_shares(smaller, self.images, pairs), {**left_out, **doubtful}
         check = checked(scene, shares, images, pairs, self.gravity, left_out, known=self._known(scene))
         contradicted = contradicted_focals(departed_cameras(self.images, scene.images), self.images, scene.images)
-        check = replace(check, focal_deviation=known_to(scene, self.images), contradicted_focals=contradicted)
+        check = replace(check, focal_deviation=known_to(scene, self._known(scene)), contradicted_focals=contradicted)
         return check.doubts or replace(scene, check=check)
 
     def _known(self, scene: Scene) -> dict[str, float]:

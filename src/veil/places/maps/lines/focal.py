@@ -16,10 +16,10 @@ from jaxtyping import Float64
 from veil.geometry.bundle.adjustment import AdjustOptions, LineProblem, adjust, residuals
 from veil.geometry.bundle.upright import upright_of
 from veil.geometry.camera import GUESS, Camera
-from veil.places.maps.focal import CONTRADICTION, FLOOR, FORMAL, focal_of, scaled
+from veil.places.maps.focal import CONTRADICTION, focal_of, scaled
 from veil.places.maps.lines.problem import LineView, MappingProblem, mapping_problem
 from veil.places.maps.lines.reconstruction import Reconstruction
-from veil.places.maps.uncertainty import DAMPING, reduced
+from veil.places.maps.uncertainty import FLOOR, FORMAL, LENS, by_lens, lack_of_fit, reduced, without_first
 from veil.scene import ContradictedFocal
 
 LEAST_NOISE_PX = 0.5
@@ -60,7 +60,7 @@ def calibrated(problem: MappingProblem, reconstruction: Reconstruction, claimed:
     cameras = list(dict.fromkeys(claimed[image] for image in registered))
     fit = _Fit(problem, reconstruction, [cameras.index(claimed[image]) for image in registered], cameras)
     ratios, formal = fit.minimum()
-    deviations = np.hypot(FORMAL * formal, FLOOR)
+    deviations = np.minimum(np.hypot(np.hypot(FORMAL, fit.lacking(ratios)) * formal, FLOOR), GUESS.deviation)
     number = {camera: row for row, camera in enumerate(cameras)}
     now = {camera: problem.views[claimed.index(camera)].camera for camera in cameras}
     refined, contradicted = {}, []
@@ -102,6 +102,16 @@ def with_focal(view: LineView, ratio: float) -> LineView:
     return LineView(
         camera=replace(view.camera, params=scaled(view.camera, ratio)), lines=replace(view.lines, coefficients=coefficients)
     )
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Linearized:
+    """Normal equations without the points, and of each line its error (px), its derivative by the focal length, its weight."""
+
+    normal: Float64[np.ndarray, "_ _"]
+    errors: Float64[np.ndarray, "lines"]
+    by_focal: Float64[np.ndarray, "lines"]
+    weight: Float64[np.ndarray, "lines"]
 
 
 class _Fit:
@@ -177,6 +187,22 @@ class _Fit:
         self, ratios: Float64[np.ndarray, "cameras"], noise: float
     ) -> tuple[Float64[np.ndarray, "cameras"], Float64[np.ndarray, "cameras cameras"]]:
         """Gradient and normal matrix of the cost, by the logarithms of the ratios, poses and points eliminated (Eq. 31)."""
+        seen = self._without_points(ratios, noise)
+        left = without_first(seen.normal, 6 * len(self._problem.rotations))
+        weights = seen.weight * seen.errors * seen.by_focal
+        gradient = np.bincount(self._camera, weights=weights, minlength=len(ratios)) / noise**2
+        return gradient + (ratios - self._claimed) / self._prior**2, left + np.diag(self._prior**-2.0)
+
+    def lacking(self, ratios: Float64[np.ndarray, "cameras"]) -> Float64[np.ndarray, "cameras"]:
+        """What the lens model of each camera lacks at these focal lengths, in their formal deviations."""
+        seen = self._without_points(ratios, self._noise(ratios), richer=True)
+        left = without_first(seen.normal, 6 * len(self._problem.rotations) + len(ratios))
+        squares = np.bincount(self._camera, weights=(seen.weight * seen.errors**2), minlength=len(ratios))
+        counts = np.bincount(self._camera, minlength=len(ratios))
+        return lack_of_fit(left, squares / self._noise(ratios) ** 2, counts, counts)
+
+    def _without_points(self, ratios: Float64[np.ndarray, "cameras"], noise: float, *, richer: bool = False) -> _Linearized:
+        """Lines as the points show them, with the normal equations of poses, focal lengths and the terms of a `richer` lens."""
         problem = self._seen(ratios)
         rotations = problem.rotations[problem.camera_of]
         turned = np.einsum("nij,nj->ni", rotations, problem.points[problem.point_of])
@@ -191,20 +217,23 @@ class _Fit:
         by_point = np.einsum("ni,nij->nj", by_seen, rotations) * extent
         poses = 6 * len(problem.rotations)
         columns = [6 * problem.camera_of[:, None] + np.arange(6), poses + self._camera[:, None]]
-        by_unknown = np.concatenate([by_camera, by_focal[:, None]], axis=1)
+        by_unknown = [by_camera, by_focal[:, None]]
+        size = poses + len(ratios)
+        if richer:
+            last = size + LENS * len(ratios)
+            columns += [size + LENS * self._camera[:, None] + np.arange(LENS), np.full((len(errors), 1), last)]
+            plane = seen[:, :2] / seen[:, 2:]
+            by_unknown += [np.einsum("ni,nij->nj", problem.lines[:, :2], by_lens(plane)), errors[:, None]]
+            size = last + 1
         scale = np.sqrt(weight)[:, None, None] / noise
         normal = reduced(
             np.concatenate(columns, axis=1),
-            by_unknown[:, None] * scale,
+            np.concatenate(by_unknown, axis=1)[:, None] * scale,
             problem.point_of,
             by_point[:, None] * scale,
-            size=poses + len(ratios),
+            size=size,
         )
-        held, across = normal[:poses, :poses], normal[:poses, poses:]
-        damped = held + DAMPING * np.trace(held) / poses * np.eye(poses)
-        left = normal[poses:, poses:] - across.T @ np.linalg.solve(damped, across)
-        gradient = np.bincount(self._camera, weights=weight * errors * by_focal, minlength=len(ratios)) / noise**2
-        return gradient + (ratios - self._claimed) / self._prior**2, left + np.diag(self._prior**-2.0)
+        return _Linearized(normal=normal, errors=errors, by_focal=by_focal, weight=weight)
 
     def _seen(self, ratios: Float64[np.ndarray, "cameras"]) -> LineProblem:
         """The problem with the lines that pixels have at these focal lengths."""
