@@ -120,10 +120,12 @@ def _lacking_lens(scene: Scene) -> dict[Camera, float]:
     if len(scene.images) > MAX_IMAGES:
         return {}
     cameras, seen = _cameras(scene), _linearized(scene)
-    left = without_first(_normal(scene, seen, richer=True), 6 * len(scene.images) + OWN * len(cameras))
+    others = 6 * len(scene.images) + OWN * len(cameras)
+    left = without_first(_normal(scene, seen, richer=True), others)
+    unknowns = others - FREEDOMS + 3 * (int(seen.point.max()) + 1)
     squares = np.bincount(seen.lens, weights=(seen.residual**2).sum(axis=1), minlength=len(cameras))
     counts = [sum(len(image.keypoints) for image in scene.images.values() if image.camera == camera) for camera in cameras]
-    lacking = lack_of_fit(left, squares, 2 * np.bincount(seen.lens, minlength=len(cameras)), 2 * np.array(counts))
+    lacking = lack_of_fit(left, squares, 2 * np.bincount(seen.lens, minlength=len(cameras)), 2 * np.array(counts), unknowns)
     return dict(zip(cameras, lacking.tolist(), strict=True))
 
 
@@ -132,19 +134,23 @@ def lack_of_fit(
     squares: Float64[np.ndarray, "cameras"],
     sampled: Int64[np.ndarray, "cameras"],
     counts: Int64[np.ndarray, "cameras"],
+    unknowns: int,
 ) -> Float64[np.ndarray, "cameras"]:
     """What the lens model of each camera lacks, in formal deviations of its focal length.
 
     `left` are normal equations of the terms of richer lenses and, in the last column, of the residuals, all else eliminated.
-    `squares` are the summed squares of the residuals of each camera, of which `sampled` of all `counts` are in these equations.
+    `squares` are the summed squares of the residuals of each camera, of which `sampled` of all `counts` are in these equations,
+    and `unknowns` what they determine.
     """
-    lacking = np.zeros(len(squares))
+    lacking, free = np.zeros(len(squares)), 1 - unknowns / int(sampled.sum())
+    if free <= 0:
+        return lacking
     squares = squares * left[-1, -1] / max(float(squares.sum()), 1e-300)  # without what the other unknowns explain
     for k in np.flatnonzero(squares > 0):
         own = slice(LENS * k, LENS * (k + 1))
         step, _, terms, _ = np.linalg.lstsq(left[own, own], left[own, -1], rcond=1e-9)
-        share = max(0.0, float(left[own, -1] @ step) / squares[k] - terms / sampled[k])
-        lacking[k] = math.sqrt(counts[k] * share / max(1, terms))
+        share = max(0.0, float(left[own, -1] @ step) / squares[k] - terms / (free * sampled[k]))
+        lacking[k] = math.sqrt(free * counts[k] * share / max(1, terms))
     return lacking
 
 

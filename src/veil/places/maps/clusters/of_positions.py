@@ -255,10 +255,10 @@ class _ClusterScenes:
         else:
             cameras = {name: group.maps[k].images[name].camera for name, k in own.items()}
             scene = self._adjusted(group.number, merged(group.placed, own), cameras, reasons)
-        return [] if scene is None else self._models(scene, reasons)
+        return [] if scene is None else self._models(scene, {n: _known_to(group.maps[k]) for n, k in own.items()}, reasons)
 
-    def _models(self, scene: Scene, reasons: list[str]) -> list[Scene]:
-        """Checked maps of the groups of images of a scene that stay together."""
+    def _models(self, scene: Scene, known: Mapping[str, float], reasons: list[str]) -> list[Scene]:
+        """Checked maps of the groups of images of a scene that stay together; `known` are focal lengths by its clusters."""
         pairs = seen_by_map(scene, self.images, self.verification.pairs, self.options.seed)
         groups = consistent_groups(scene.images, agreement_weights(explained_shares(scene, self.images, pairs), pairs))
         scenes = []
@@ -269,7 +269,7 @@ class _ClusterScenes:
             left_out = dict(self.left_out)
             if len(groups) > 1:
                 left_out |= dict.fromkeys(sorted(set(scene.images) - group), "it contradicts its pairs with the others")
-            made = self._checked(part, set(scene.images), pairs, left_out)
+            made = self._checked(part, set(scene.images), pairs, left_out, known)
             if isinstance(made, Scene):
                 scenes.append(made)
             else:
@@ -279,26 +279,35 @@ class _ClusterScenes:
         return scenes
 
     def _checked(
-        self, scene: Scene, images: Set[str], pairs: Mapping[Pair, VerifiedPair], left_out: Mapping[str, str]
+        self,
+        scene: Scene,
+        images: Set[str],
+        pairs: Mapping[Pair, VerifiedPair],
+        left_out: Mapping[str, str],
+        known: Mapping[str, float],
     ) -> Scene | list[str]:
         """A joined map of some of the `images`, without doubtful ones, and its check; or the doubts."""
         shares = explained_shares(scene, self.images, pairs)
-        doubtful = doubtful_images(scene, shares, pairs, self._known(scene))
+        doubtful = doubtful_images(scene, shares, pairs, self._known(scene, known))
         if doubtful:
             rest = frozenset(scene.images) - set(doubtful)
             smaller = restricted(scene, rest) if len(rest) >= self.least else None
             if smaller is None:
                 return [f"{name}: {reason}" for name, reason in sorted(doubtful.items())[:1]]
             scene, shares, left_out = smaller, explained_shares(smaller, self.images, pairs), {**left_out, **doubtful}
-        check = checked(scene, shares, images, pairs, self.gravity, left_out, known=self._known(scene))
+        check = checked(scene, shares, images, pairs, self.gravity, left_out, known=self._known(scene, known))
         contradicted = contradicted_focals(departed_cameras(self.images, scene.images), self.images, scene.images)
-        check = replace(check, focal_deviation=known_to(scene, self._known(scene)), contradicted_focals=contradicted)
+        check = replace(check, focal_deviation=known_to(scene, self._known(scene, known)), contradicted_focals=contradicted)
         return check.doubts or replace(scene, check=check)
 
-    def _known(self, scene: Scene) -> dict[str, float]:
-        """How well the focal length of each image was known; one that was freed in the map of a cluster is a guess."""
+    def _known(self, scene: Scene, by_clusters: Mapping[str, float]) -> dict[str, float]:
+        """How well the focal length of each image was known; one that was freed in the map of a cluster is a guess.
+
+        What the map of its cluster doubts is known as well as it is `by_clusters`.
+        """
         departed = departed_cameras(self.images, scene.images)
-        return known_before(scene, self.images) | dict.fromkeys(departed, GUESS.deviation)
+        known = known_before(scene, self.images) | dict.fromkeys(departed, GUESS.deviation)
+        return {name: max(known[name], by_clusters[name]) for name in known}
 
     def _adjusted(self, count: int, piece: Piece, cameras: Mapping[str, Camera], reasons: list[str]) -> Scene | None:
         """Scene of a merged piece after adjustment, more points from all verified matches, and adjustment again."""
@@ -381,3 +390,8 @@ def write_model(
         if track:
             model.add_point3D(point, pycolmap.Track([pycolmap.TrackElement(*element) for element in track]))
     model.write(folder)
+
+
+def _known_to(scene: Scene) -> float:
+    """Relative standard deviation of the focal lengths of a map, as its check says; 0 if it says nothing."""
+    return (scene.check.focal_deviation if scene.check else None) or 0.0

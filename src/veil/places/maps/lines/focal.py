@@ -19,7 +19,7 @@ from veil.geometry.camera import GUESS, Camera
 from veil.places.maps.focal import CONTRADICTION, focal_of, scaled
 from veil.places.maps.lines.problem import LineView, MappingProblem, mapping_problem
 from veil.places.maps.lines.reconstruction import Reconstruction
-from veil.places.maps.uncertainty import FLOOR, FORMAL, LENS, by_lens, lack_of_fit, reduced, without_first
+from veil.places.maps.uncertainty import FLOOR, FORMAL, FREEDOMS, LENS, by_lens, lack_of_fit, reduced, without_first
 from veil.scene import ContradictedFocal
 
 LEAST_NOISE_PX = 0.5
@@ -196,10 +196,13 @@ class _Fit:
     def lacking(self, ratios: Float64[np.ndarray, "cameras"]) -> Float64[np.ndarray, "cameras"]:
         """What the lens model of each camera lacks at these focal lengths, in their formal deviations."""
         seen = self._without_points(ratios, self._noise(ratios), richer=True)
-        left = without_first(seen.normal, 6 * len(self._problem.rotations) + len(ratios))
+        others = 6 * len(self._problem.rotations) + len(ratios)
+        left = without_first(seen.normal, others)
         squares = np.bincount(self._camera, weights=(seen.weight * seen.errors**2), minlength=len(ratios))
         counts = np.bincount(self._camera, minlength=len(ratios))
-        return lack_of_fit(left, squares / self._noise(ratios) ** 2, counts, counts)
+        return lack_of_fit(
+            left, squares / self._noise(ratios) ** 2, counts, counts, others - FREEDOMS + 3 * len(self._problem.points)
+        )
 
     def _without_points(self, ratios: Float64[np.ndarray, "cameras"], noise: float, *, richer: bool = False) -> _Linearized:
         """Lines as the points show them, with the normal equations of poses, focal lengths and the terms of a `richer` lens."""
