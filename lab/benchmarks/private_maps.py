@@ -17,6 +17,10 @@ hash of the scene's name and its number. A row gives
 - the same where the queries left together, for a map of their own, which some of them have;
 - processor seconds of matching and mapping, children included; for `for-map` the device's own map is the raw row's.
 
+`--truth` tells instead, of each photograph that a map of releases leaves out, how many of its matches with that of the map with
+which it has most are right, by the raw map's geometry, and with how many it is beyond chance (right_matches.py). With one alone
+its distance is fixed by the points that both share with others, of which a map asks for twenty. No search does better.
+
 `--foreign` verifies all pairs of photographs of two scenes instead, and counts those that are accepted: none should be.
 """
 
@@ -33,6 +37,7 @@ from pathlib import Path
 from typing import TypeVar
 
 import numpy as np
+from right_matches import TruePairs
 
 from veil.cli.common import quiet_colmap
 from veil.codebooks.decoys import in_runs
@@ -79,12 +84,17 @@ def main() -> None:
     parser.add_argument("--foreign", action="store_true", help="count accepted pairs of photographs of two scenes")
     parser.add_argument("--max-features", type=int, default=8192, help="per image (default %(default)s)")
     parser.add_argument("--cache", type=Path, help="a folder that keeps raw features and raw maps between runs")
+    parser.add_argument("--truth", action="store_true", help="right matches of photographs that maps leave out")
     arguments = parser.parse_args()
     quiet_colmap()
     folders = [Path(name) if Path(name).is_dir() else Path(os.environ["VEIL_DATA"]) / name for name in arguments.scenes]
     if arguments.foreign:
         for way in arguments.ways:
             print(foreign(folders, way, arguments), flush=True)
+        return
+    if arguments.truth:
+        for folder in folders:
+            print("\n".join(left_out(folder, arguments)), flush=True)
         return
     print(f"| {' | '.join(COLUMNS)} |")
     print(f"|{' --- |' * len(COLUMNS)}", flush=True)
@@ -119,6 +129,27 @@ def rows(folder: Path, arguments: argparse.Namespace) -> list[list[str]]:
             registered = 0 if isinstance(built, NoMap) else len(built.map.scene.images)
             made.append([folder.name, way, count, f"{registered} of {len(sent)}", *answers, f"{seconds:.1f}"])
     return made
+
+
+def left_out(folder: Path, arguments: argparse.Namespace) -> list[str]:
+    """Sentences on the photographs that maps of releases for a map leave out, though the raw map has them."""
+    subject = Subject(folder, arguments, every=0)
+    if isinstance(subject.raw, NoMap):
+        return [f"{folder.name}: no raw map"]
+    raw, told = subject.raw.map.scene.images, []
+    for repeat in range(arguments.repeats):
+        sent = subject.sent("for-map", f"private maps {folder.name} {repeat}")
+        built = map_images(sent, options=MappingOptions(workers=1))
+        registered = set() if isinstance(built, NoMap) else {*built.map.scene.images}
+        images = {name: map_image(published(item)) for name, item in sent.items() if name in raw}
+        matches = match_pairs({name: image.form for name, image in images.items()}, all_pairs(sorted(images)))
+        seen = {name: (raw[name].camera, image.keypoints) for name, image in images.items() if image.keypoints is not None}
+        truth = TruePairs.of(poses_of(subject.raw), seen)
+        told.append(f"{folder.name}, secret {repeat}: {len(registered)} of {len(raw)} registered")
+        for name in sorted(set(images) - registered):
+            best = truth.best(matches, name, set(images) - {name})
+            told.append(f"- {name}: {best.right} (right, by chance, all) with {best.other}; {best.pairs} pairs beyond chance")
+    return told
 
 
 class Subject:

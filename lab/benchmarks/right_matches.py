@@ -19,7 +19,8 @@ No geometry is searched for, so no search among these matches can do better.
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -28,10 +29,12 @@ from tqdm import tqdm
 from weak import lifted, whole_subject
 
 from veil.cli.common import quiet_colmap
-from veil.geometry.camera import as_colmap
+from veil.geometry.camera import Camera, as_colmap
+from veil.geometry.rigid import Rigid
 from veil.geometry.robust.two_view import TwoView, agreeing, log10_chance
 from veil.matching import Matches, match_pairs
 from veil.matching.pairs import all_pairs
+from veil.places.maps.images import Pair
 from veil.places.maps.verification import WRONG_PAIRS
 from veil.trials.line_maps import MappableScene
 from veil_lab.studies.mapping.reconstruction import map_checked
@@ -63,76 +66,90 @@ def table(subject: MappableScene, seed: int) -> str:
     run = map_checked(subject, forms=forms, matches=matches, seed=seed)
     if len(run.cam_from_world) < 2:
         return f"{subject.name}: no map of the releases ({run.reason})"
-    flat = {name: _flat(subject, name) for name in subject.reference}
+    truth = TruePairs.of(subject.reference, {name: (item.camera, item.keypoints) for name, item in subject.features.items()})
     lines = [
         f"{subject.name}: {run.registered} of {run.total} photographs in the map",
         "| photograph | in the map | right, by chance, all | log10 of chance | pairs | raw: right, by chance, all | pairs |",
         "| --- | --- | --- | --- | --- | --- | --- |",
     ]
-    most = float(np.log10(WRONG_PAIRS / len(matches)))
     order = sorted(subject.reference, key=lambda name: (name in run.cam_from_world, name))
     for name in tqdm(order, "photographs", leave=False):
         others = [other for other in run.cam_from_world if other != name]
-        private, raw = (
-            {other: chance_at_truth(subject, flat, which, name, other) for other in others}
-            for which in (matches, subject.matches)
-        )
-        best = min(others, key=lambda other: private[other])
-        cells = [
-            "{:.0f}, {:.0f}, {}".format(*counted(subject, flat, which, name, best)) for which in (matches, subject.matches)
-        ]
-        pairs = [sum(chance <= most for chance in chances.values()) for chances in (private, raw)]
+        private, raw = (truth.best(which, name, others) for which in (matches, subject.matches))
+        right = truth.counted(subject.matches, name, private.other)
         known = "yes" if name in run.cam_from_world else "no"
-        lines.append(f"| {name} | {known} | {cells[0]} | {private[best]:.1f} | {pairs[0]} | {cells[1]} | {pairs[1]} |")
+        cells = [known, private.right, f"{private.log10_chance:.1f}", private.pairs, right, raw.pairs]
+        lines.append(f"| {name} | {' | '.join(map(str, cells))} |")
     return "\n".join(lines)
 
 
-def chance_at_truth(
-    subject: MappableScene, flat: Mapping[str, np.ndarray], matches: Mapping[tuple[str, str], Matches], name: str, other: str
-) -> float:
-    """log10 of chance of the true geometry of a pair, the least over ratio tests, times their number."""
-    left, right, pair_matches, geometry = _pair(subject, flat, matches, name, other)
-    tried = [
-        log10_chance(flat[left][kept[:, 0]], flat[right][kept[:, 1]], geometry)
-        for kept in (pair_matches.indices[pair_matches.ratios <= ratio] for ratio in RATIOS)
-    ]
-    return min(tried) + float(np.log10(len(RATIOS)))
+@dataclass(frozen=True, kw_only=True)
+class BestPair:
+    """Of one photograph: the other with which its true geometry is least by chance, and how many pairs are beyond chance.
+
+    `right` says how many matches with that photograph agree, how many would by chance, and how many there are.
+    """
+
+    other: str
+    log10_chance: float
+    right: str
+    pairs: int
 
 
-def counted(
-    subject: MappableScene, flat: Mapping[str, np.ndarray], matches: Mapping[tuple[str, str], Matches], name: str, other: str
-) -> tuple[int, float, int]:
-    """Matches that agree with the true geometry, those that would if all were wrong, and all."""
-    left, right, pair_matches, geometry = _pair(subject, flat, matches, name, other)
-    agree, chance = agreeing(
-        flat[left][pair_matches.indices[:, 0]], flat[right][pair_matches.indices[:, 1]], geometry, LIMIT_PX
-    )
-    return int(agree.sum()), chance, len(pair_matches)
+@dataclass(frozen=True, kw_only=True, eq=False)
+class TruePairs:
+    """True geometries of photographs: poses, focal lengths in pixels, and undistorted positions from the picture's center."""
 
+    reference: Mapping[str, Rigid]
+    focal_px: Mapping[str, float]
+    flat: Mapping[str, Float64[np.ndarray, "features 2"]]
 
-def _pair(
-    subject: MappableScene, flat: Mapping[str, np.ndarray], matches: Mapping[tuple[str, str], Matches], name: str, other: str
-) -> tuple[str, str, Matches, TwoView]:
-    left, right = (name, other) if (name, other) in matches else (other, name)
-    one, two = subject.reference[left], subject.reference[right]
-    rotation = two.rotation @ one.rotation.T
-    x, y, z = two.translation - rotation @ one.translation
-    essential = np.array([[0, -z, y], [z, 0, -x], [-y, x, 0]]) @ rotation
-    inverse = [_inverse(subject, each) for each in (left, right)]
-    geometry = TwoView(fundamental=inverse[1].T @ essential @ inverse[0], homography=None, calibrated=True)
-    return left, right, matches[left, right], geometry
+    @staticmethod
+    def of(reference: Mapping[str, Rigid], seen: Mapping[str, tuple[Camera, np.ndarray]]) -> TruePairs:
+        """The geometries by poses, and by the camera and the keypoints of each photograph."""
+        flat = {
+            name: np.asarray(as_colmap(camera).cam_from_img(keypoints.astype(np.float64))) * camera.focal_px
+            for name, (camera, keypoints) in seen.items()
+        }
+        return TruePairs(reference=reference, focal_px={n: camera.focal_px for n, (camera, _) in seen.items()}, flat=flat)
 
+    def best(self, matches: Mapping[Pair, Matches], name: str, others: Iterable[str]) -> BestPair:
+        """What the `matches` of a photograph with the `others` say of its true geometry."""
+        chances = {other: self.log10_chance(matches, name, other) for other in others}
+        best = min(chances, key=lambda other: chances[other])
+        most = float(np.log10(WRONG_PAIRS / len(matches)))
+        return BestPair(
+            other=best,
+            log10_chance=chances[best],
+            right=self.counted(matches, name, best),
+            pairs=sum(chance <= most for chance in chances.values()),
+        )
 
-def _inverse(subject: MappableScene, name: str) -> Float64[np.ndarray, "3 3"]:
-    """From pixels of the undistorted photograph, its center at the origin, to the normalized plane."""
-    return np.diag([1 / subject.features[name].camera.focal_px] * 2 + [1.0])
+    def log10_chance(self, matches: Mapping[Pair, Matches], name: str, other: str) -> float:
+        """log10 of chance of the true geometry of a pair, the least over ratio tests, times their number."""
+        left, right, pair_matches, geometry = self._pair(matches, name, other)
+        tried = [
+            log10_chance(self.flat[left][kept[:, 0]], self.flat[right][kept[:, 1]], geometry)
+            for kept in (pair_matches.indices[pair_matches.ratios <= ratio] for ratio in RATIOS)
+        ]
+        return min(tried) + float(np.log10(len(RATIOS)))
 
+    def counted(self, matches: Mapping[Pair, Matches], name: str, other: str) -> str:
+        """Matches that agree with the true geometry, those that would if all were wrong, and all."""
+        left, right, pair_matches, geometry = self._pair(matches, name, other)
+        one, two = self.flat[left][pair_matches.indices[:, 0]], self.flat[right][pair_matches.indices[:, 1]]
+        agree, chance = agreeing(one, two, geometry, LIMIT_PX)
+        return f"{agree.sum()}, {chance:.0f}, {len(pair_matches)}"
 
-def _flat(subject: MappableScene, name: str) -> Float64[np.ndarray, "features 2"]:
-    """Undistorted positions in pixels, the photograph's center at the origin."""
-    features = subject.features[name]
-    xy = np.asarray(as_colmap(features.camera).cam_from_img(features.keypoints.astype(np.float64)))
-    return xy * features.camera.focal_px
+    def _pair(self, matches: Mapping[Pair, Matches], name: str, other: str) -> tuple[str, str, Matches, TwoView]:
+        left, right = (name, other) if (name, other) in matches else (other, name)
+        one, two = self.reference[left], self.reference[right]
+        rotation = two.rotation @ one.rotation.T
+        x, y, z = two.translation - rotation @ one.translation
+        essential = np.array([[0, -z, y], [z, 0, -x], [-y, x, 0]]) @ rotation
+        inverse = [np.diag([1 / self.focal_px[each]] * 2 + [1.0]) for each in (left, right)]
+        geometry = TwoView(fundamental=inverse[1].T @ essential @ inverse[0], homography=None, calibrated=True)
+        return left, right, matches[left, right], geometry
 
 
 if __name__ == "__main__":
