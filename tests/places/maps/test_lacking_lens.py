@@ -84,8 +84,8 @@ def test_what_a_lens_lacks_is_the_statistic_of_lack_of_fit() -> None:
     jacobian = np.stack([(pixels(step * e) - pixels(-step * e)) / (2 * step) for e in np.eye(len(zeros))], axis=1)
     residuals = np.concatenate([scene.images[name].keypoints for name in names]).ravel() - pixels(zeros)
     others, lens = jacobian[:, : poses + points + 1], jacobian[:, poses + points + 1 :]
-    basis = np.linalg.svd(others, full_matrices=False)
-    basis = basis[0][:, basis[1] > 1e-9 * basis[1][0]]
+    left, sizes, _ = np.linalg.svd(others, full_matrices=False)
+    basis = left[:, sizes > 1e-9 * sizes[0]]
     lens, residuals = (value - basis @ (basis.T @ value) for value in (lens, residuals))
     taken = residuals @ lens @ np.linalg.lstsq(lens, residuals, rcond=None)[0]
     statistic = (taken / 5) / ((residuals**2).sum() / (len(residuals) - basis.shape[1]))

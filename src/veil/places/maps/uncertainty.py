@@ -84,7 +84,7 @@ def focal_deviations(scene: Scene) -> dict[Camera, float]:
     """Relative standard deviation of the focal length of each camera of a map.
 
     It is that of noise alone (`formal_focal_deviations`), made larger as experience has it, and by what the lens model lacks:
-    what a richer lens would take off the residuals may have gone into the focal length (mapping.md#focal-lengths). Nothing
+    what a richer lens would take off the residuals may have gone into the focal length (mapping.md, Eq. F1). Nothing
     deviates by more than a guess. Images of equal cameras share theirs. Empty for more than `MAX_IMAGES` images.
     """
     lacking = _lacking_lens(scene)
