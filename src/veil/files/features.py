@@ -154,6 +154,22 @@ def read_features(
         warn_of_zeros(path, zeros)
 
 
+def read_named_features(paths: Iterable[Path]) -> dict[str, Features]:
+    """The raw features of several files that `read_features` reads, by image name.
+
+    Raises what `read_features` raises, and InputError for a name that is there twice.
+    """
+    named: dict[str, Features] = {}
+    for path in paths:
+        for name, features in read_features(path):
+            if name in named:
+                raise InputError(
+                    f"{path}, image {name!r}: another file that is given has an image of this name; give one of them"
+                )
+            named[name] = features
+    return named
+
+
 class KindUnknown(InputError):
     """Nothing says what the descriptors are, or the file and its reader differ, so that no image can be used."""
 
@@ -366,7 +382,7 @@ def _given_camera(group: Any, given: Camera | None) -> Camera:
 
 def _camera_from_size(group: Any) -> Camera:
     if "image_size" not in group:
-        raise InputError("the file has no `image_size`, so the camera is unknown; give the photographs or a camera")
+        raise InputError("the file has no `image_size`, so the camera is unknown; write it (width, height), as hloc does")
     width, height = (int(side) for side in own_dataset(group, "image_size"))
     return guessed(width, height)
 
