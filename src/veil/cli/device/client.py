@@ -46,7 +46,6 @@ from veil.files.weights import load_network
 from veil.geometry.camera import require_readable
 from veil.geometry.rigid import Rigid
 from veil.places.poses.answer import camera_json
-from veil.wire.names import MAP_ID
 from veil.wire.receipts import receipt_of
 
 EXAMPLES = """\
@@ -137,18 +136,13 @@ def _add(actions: Commands, name: str, summary: str, record: type[Asked], run: C
     add_action(actions, name, summary, EXAMPLES_OF[name], record, run)
 
 
-def _map_id(client: Client, text: str) -> str:
-    """The id of a map; one that is given as such needs no answer of the server, which may be away."""
-    return text if MAP_ID.fullmatch(text) else client.map(text).id
-
-
 def _contribute(arguments: Contribute) -> int:
     quiet_colmap()
     require_consistent(arguments)
     rows: list[dict[str, object]] = []
     skipped: dict[str, str] = {}
     with connected(arguments) as client:
-        where = _map_id(client, arguments.map)
+        where = client.id_of(arguments.map)
         job = None
         for name, features, protection in _protected(arguments, client.device, skipped):
             accepted = client.contribute(where, features, protection, name=name, allow_second=arguments.allow_second_release)
@@ -180,7 +174,7 @@ def _localize(arguments: LocalizeThere) -> int:
     poses: dict[str, Rigid] = {}
     skipped: dict[str, str] = {}
     with connected(arguments) as client:
-        where = _map_id(client, arguments.map)
+        where = client.id_of(arguments.map)
         for name, features, protection in _protected(arguments, client.device, skipped):
             answer = client.localize(where, features, protection, name=name, allow_second=arguments.allow_second_release)
             if isinstance(answer, RemotePose):
