@@ -16,7 +16,7 @@ from veil.errors import FileFormatError, InputError, Remedy, VeilError, VeilWarn
 from veil.extraction.sift import likely_normalization
 from veil.features import Features, in_eight_bits, of_root
 from veil.files.atomic import replacing
-from veil.files.containers import ESCAPED, group_in, name_of, new_group, own_dataset
+from veil.files.containers import ESCAPED, group_in, name_of, new_group, new_hdf5, own_dataset
 from veil.geometry.camera import (
     GUESS,
     MARGIN_PX,
@@ -60,9 +60,7 @@ def write_features(path: Path | str, features: Iterable[tuple[str, Features]]) -
     the picture. Raises InputError if it cannot be written, or two images have one name.
     """
     path = Path(path)
-    import h5py
-
-    with replacing(path, private=True) as temporary, h5py.File(temporary, "w") as file:
+    with replacing(path, private=True) as temporary, new_hdf5(temporary) as file:
         for name, item in features:
             group = new_group(file, name, _MEMBERS)
             group["keypoints"] = item.keypoints - _HLOC_ORIGIN
