@@ -423,8 +423,9 @@ def test_files_that_are_no_photographs_are_named_by_their_kind(tmp_path: Path) -
         ("a.pdf", b"%PDF-1.7", "PDF"),
     ):
         (tmp_path / name).write_bytes(data)
-        with pytest.raises(FileFormatError, match=f"{name} is no photograph that can be read here: {words}"):
+        with pytest.raises(FileFormatError, match=f"{name} is no photograph that can be read here: {words}") as raised:
             read_picture(tmp_path / name)
+        assert ("convert it" in str(raised.value)) == (words in ("HEIC", "RAW of a camera")), "what is no picture becomes none"
     (tmp_path / "d.jpg").write_bytes(b"\xff\xd8\xff\xe0 cut")
     with pytest.raises(FileFormatError, match="cannot be decoded as a photograph"):
         read_picture(tmp_path / "d.jpg")

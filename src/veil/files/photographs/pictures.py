@@ -18,8 +18,8 @@ import numpy as np
 from veil.errors import FileFormatError, InputError, VeilWarning
 from veil.extraction.picture import Picture
 from veil.files.photographs.calibration import NAME
+from veil.files.photographs.kinds import PICTURES, kind_of, readable, remedies, walked
 from veil.files.photographs.kinds import SUFFIXES as SUFFIXES
-from veil.files.photographs.kinds import kind_of, readable, remedies, walked
 from veil.geometry.camera import Camera, resized
 
 if TYPE_CHECKING:
@@ -266,7 +266,8 @@ def _unreadable(path: Path, error: BaseException) -> FileFormatError:
     if not kind:
         return FileFormatError(f"{path} cannot be decoded as a photograph ({error}); convert it to JPEG or PNG")
     helps = remedies(kind)
-    return FileFormatError(f"{path} is no photograph that can be read here: {kind}; convert it to JPEG or PNG", remedy=helps)
+    told = "; convert it to JPEG or PNG" if kind in PICTURES else "" if helps else "; give photographs"
+    return FileFormatError(f"{path} is no photograph that can be read here: {kind}{told}", remedy=helps)
 
 
 def _require_memory(path: Path, image: Any) -> None:
