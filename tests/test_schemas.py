@@ -137,4 +137,5 @@ def test_a_check_is_read_by_its_keys() -> None:
 
 def test_pictures_are_described_with_and_without_an_original() -> None:
     measured = Quality(mae=0.0, ssim=1.0, psnr=float("inf")).as_json()
-    validate("invert", {"pictures": [{"name": "a", "features": 3}, {"name": "b", "features": 3, **measured}]})
+    drawn = [{"name": "a", "features": 3}, {"name": "b", "features": 3, **measured}]
+    validate("invert", {"pictures": drawn, "skipped": {"photos/cut.jpg": "it cannot be decoded"}})

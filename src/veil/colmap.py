@@ -1,13 +1,16 @@
-"""COLMAP's Python module, `from veil.colmap import pycolmap`: loaded so that signals reach whom they reached before.
+"""COLMAP's Python module, `from veil.colmap import pycolmap`: signals reach whom they reached before, and its log is silent.
 
 `import pycolmap` replaces the handlers of SIGTERM and of crashes, also those that Python has set and goes on to report. A
 process that is told to end would then print a stack trace of C++ and abort, and nothing would be cleaned up or finished.
+COLMAP's log tells of its steps on standard error. Whoever loaded it before, or set GLOG_minloglevel, has chosen what it tells.
 """
 
 from __future__ import annotations
 
 import ctypes
+import os
 import signal
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -17,6 +20,8 @@ __all__ = ["pycolmap"]
 _TAKEN = ("SIGSEGV", "SIGILL", "SIGFPE", "SIGABRT", "SIGBUS", "SIGTERM")
 # Bytes that hold a `struct sigaction` of any system; it is kept and given back as it is.
 _ACTION_BYTES = 512
+_ERRORS = 2  # glog's severity of errors
+_is_chosen = "pycolmap" in sys.modules or "GLOG_minloglevel" in os.environ
 
 
 @contextmanager
@@ -41,3 +46,6 @@ def _kept_handlers() -> Iterator[None]:
 
 with _kept_handlers():
     import pycolmap
+
+if not _is_chosen:
+    pycolmap.logging.minloglevel = _ERRORS

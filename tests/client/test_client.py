@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +35,8 @@ from worlds.recorders import Recorder, recording
 from worlds.releases import taken
 from worlds.servers import Running, running
 
+MAP = "m0123456789abcdef"
+
 
 @pytest.fixture
 def recorder() -> Iterator[Recorder]:
@@ -55,15 +58,15 @@ def test_a_retry_sends_the_same_bytes(recorder: Recorder, door: dict[str, Featur
     recorder.answer = (500, {}, b'{"detail": "failed"}')
     for _ in range(2):
         with pytest.raises(ServerError, match="failed"):
-            client.contribute("m1", features)
-    assert [sending.map_id for sending, _ in client.outbox.waiting()] == ["m1"]
+            client.contribute(MAP, features)
+    assert [sending.map_id for sending, _ in client.outbox.waiting()] == [MAP]
     with pytest.raises(ServerError):
         client.send()
     assert len({body for *_, body in recorder.requests}) == 1 and len(recorder.requests) == 3
     with pytest.raises(ReleaseRefused):
-        client.contribute("m1", features, Protection(descriptors=HideInWords(epsilon=5.0)))
+        client.contribute(MAP, features, Protection(descriptors=HideInWords(epsilon=5.0)))
     digest = next(client.outbox.waiting())[0].message_sha256
-    accepted = {"contribution": "c1", "map": "m1", "message_sha256": digest, "state": "pending", "reason": "", "job": None}
+    accepted = {"contribution": "c1", "map": MAP, "message_sha256": digest, "state": "pending", "reason": "", "job": None}
     recorder.answer = (202, {}, json.dumps(accepted).encode())
     assert [item.contribution for item in client.send()] == ["c1"]
     assert list(client.outbox.waiting()) == [] and [item.contribution for item in client.outbox.sent()] == ["c1"]
@@ -73,13 +76,27 @@ def test_a_retry_sends_the_same_bytes(recorder: Recorder, door: dict[str, Featur
 def test_messages_wait_while_the_server_is_away(door: dict[str, Features], tmp_path: Path) -> None:
     features = taken(next(iter(door.values())), np.arange(30))
     client = Client("http://127.0.0.1:9", "t", Device(tmp_path))
-    assert client.contribute("m1", features) is None
+    assert client.contribute(MAP, features) is None
     assert len(list(client.outbox.waiting())) == 1
     with pytest.raises(Unreachable, match="does not answer"):
         client.send()
     with pytest.raises(Unreachable):
-        client.localize("m1", taken(features, np.arange(10)), name="other")
+        client.localize(MAP, taken(features, np.arange(10)), name="other")
     assert len(list(client.outbox.waiting())) == 1
+
+
+def test_a_name_of_a_map_is_looked_up_before_anything_is_released(
+    recorder: Recorder, door: dict[str, Features], tmp_path: Path
+) -> None:
+    """Oracle: the paths that are asked for, and the ledger, in which there is no release for a name that no map has."""
+    features = taken(next(iter(door.values())), np.arange(30))
+    client = Client(recorder.url, "t", Device(tmp_path))
+    recorder.answer = (200, {}, json.dumps({"maps": []}).encode())
+    for ask in (client.localize, client.contribute):
+        with pytest.raises(ServerError, match="there is no map 'door'"):
+            ask("door", features)
+    assert [path for _, path, *_ in recorder.requests] == ["/v1/maps"] * 2
+    assert not client.device.ledger.entries() and not list(client.outbox.waiting())
     other = Client("http://127.0.0.1:10", "t", Device(tmp_path))
     assert other.send() == [], "what waits for one server is not sent to another"
 
@@ -101,7 +118,7 @@ def test_a_refused_message_does_not_wait(recorder: Recorder, door: dict[str, Fea
     client = Client(recorder.url, "t", Device(tmp_path))
     recorder.answer = (422, {}, b'{"type": "urn:veil:refused", "detail": "lines alone"}')
     with pytest.raises(ServerError, match="lines alone") as refused:
-        client.contribute("m1", taken(next(iter(door.values())), np.arange(30)))
+        client.contribute(MAP, taken(next(iter(door.values())), np.arange(30)))
     assert (refused.value.status, refused.value.kind, refused.value.remedy) == (422, "refused", ())
     assert list(client.outbox.waiting()) == []
     assert not list((tmp_path / "client" / "messages").glob("*/*"))
@@ -118,10 +135,10 @@ def test_a_lying_server_is_seen(recorder: Recorder, door: dict[str, Features], t
         recorder.answer = (200, {}, data)
         with pytest.raises((ServerError, WireError)):
             client.maps()
-    wrong = {"contribution": "c1", "map": "m1", "message_sha256": "0" * 64, "state": "pending", "reason": ""}
+    wrong = {"contribution": "c1", "map": MAP, "message_sha256": "0" * 64, "state": "pending", "reason": ""}
     recorder.answer = (202, {}, json.dumps(wrong).encode())
     with pytest.raises(WireError, match="other bytes"):
-        client.contribute("m1", features)
+        client.contribute(MAP, features)
     strange: list[Any] = [None, 3, [], {}, {"status": "localized"}]
     for read in (pose_of, map_of, accepted_of, job_of):
         for value in strange:
@@ -179,13 +196,13 @@ def test_a_device_and_a_server(server: Running, door: dict[str, Features], tmp_p
         assert door_map.id == record.id and not door_map.mapped
         with pytest.raises(ServerError, match="no map"):
             client.map("window")
-        sent = [client.contribute(door_map.id, few[name], name=name) for name in names[:-1]]
+        sent = [client.contribute(place, few[name], name=name) for place, name in zip(cycle([record.id, "door"]), names[:-1])]
         job = next(item.job for item in reversed(sent) if item and item.job)
         told: list[str] = []
         status = client.wait(job, on_status=lambda item: told.append(item.state))
         assert status.state == "done" and told[-1] == "done"
         assert {item.state for item in client.contributions()} <= {"mapped", "left out"}
-        pose = client.localize(door_map.id, few[names[-1]], name=names[-1])
+        pose = client.localize("door", few[names[-1]], name=names[-1])
         assert isinstance(pose, RemotePose) and pose.map_id == record.id
         folder = server.service.version_folder(server.service.map_record(record.id))
         assert folder is not None

@@ -141,15 +141,15 @@ def test_a_wrong_pose_is_not_noticed(liar: Liar, door: dict[str, Features], tmp_
         "cam_from_world": {"rotation": np.eye(3).tolist(), "translation": [1.0, 2.0, 3.0]},
         "covariance": (1e-6 * np.eye(6)).tolist(),
         "evidence": {"inliers": 500, "correspondences": 600, "log10_nfa": -900.0},
-        "map": "m1",
+        "map": "m0123456789abcdef",
         "map_version": 7,
     }
-    liar.says["/v1/maps/m1/localize"] = made_up
-    answer = client.localize("m1", features)
+    liar.says["/v1/maps/m0123456789abcdef/localize"] = made_up
+    answer = client.localize("m0123456789abcdef", features)
     assert isinstance(answer, RemotePose) and answer.inliers == 500
     np.testing.assert_allclose(answer.cam_from_world.center, [-1, -2, -3])
-    liar.says["/v1/maps/m1/localize"] = {"status": "no pose", "reason": "it is dark"}
-    assert isinstance(client.localize("m1", features), NoPose)
+    liar.says["/v1/maps/m0123456789abcdef/localize"] = {"status": "no pose", "reason": "it is dark"}
+    assert isinstance(client.localize("m0123456789abcdef", features), NoPose)
 
 
 def test_a_copy_that_was_kept_is_not_noticed(liar: Liar, door: dict[str, Features], tmp_path: Path) -> None:
@@ -158,9 +158,9 @@ def test_a_copy_that_was_kept_is_not_noticed(liar: Liar, door: dict[str, Feature
     features = taken(next(iter(door.values())), np.arange(30))
     message = client.device.release(features).message
     digest = FolderBlobs(tmp_path / "copies").put(message)
-    accepted = {"contribution": "mine", "map": "m1", "message_sha256": digest, "state": "pending", "reason": ""}
-    liar.says["/v1/maps/m1/contributions"] = {**accepted, "job": None, "receipts_head": BEGIN}
-    assert client.contribute("m1", features) is not None
+    accepted = {"contribution": "mine", "map": "m0123456789abcdef", "message_sha256": digest, "state": "pending", "reason": ""}
+    liar.says["/v1/maps/m0123456789abcdef/contributions"] = {**accepted, "job": None, "receipts_head": BEGIN}
+    assert client.contribute("m0123456789abcdef", features) is not None
     receipt = Receipt(number=1, content={"contribution": "mine", "message_sha256": digest, "nonce": "n"}, before=BEGIN)
     liar.says["/v1/contributions/mine"] = {"receipt": receipt.as_json(), "job": None}
     liar.tell_chain([receipt])

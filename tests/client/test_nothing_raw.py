@@ -80,15 +80,20 @@ def send(recorder: Recorder, folder: Path, features: Features, form: str, name: 
     recorder.requests.clear()
     device = Device(folder)
     if way == "queue":
-        assert Client("http://127.0.0.1:9", "veil_token", device).contribute("m1", features, FORMS[form], name=name) is None
+        assert (
+            Client("http://127.0.0.1:9", "veil_token", device).contribute("m0123456789abcdef", features, FORMS[form], name=name)
+            is None
+        )
         (waiting,) = Client(recorder.url, "veil_token", device).outbox.waiting()
-        Connection(recorder.url, "veil_token").post_message("v1", "maps", "m1", "contributions", message=waiting[1])
+        Connection(recorder.url, "veil_token").post_message(
+            "v1", "maps", "m0123456789abcdef", "contributions", message=waiting[1]
+        )
     with Client(recorder.url, "veil_token", device) as client:
         if way == "localize":
-            client.localize("m1", features, FORMS[form], name=name)
+            client.localize("m0123456789abcdef", features, FORMS[form], name=name)
         else:
             with contextlib.suppress(VeilError):  # the recorder does not acknowledge
-                client.contribute("m1", features, FORMS[form], name=name)
+                client.contribute("m0123456789abcdef", features, FORMS[form], name=name)
                 client.send()
 
 
@@ -170,7 +175,7 @@ def test_nothing_of_a_photograph_is_sent(recorder: Recorder, tmp_path: Path, mon
         picture.save(path, exif=exif, quality=95)
     (tmp_path / "token").write_text("veil_token\n")
     recorder.requests.clear()
-    record = {"map": "m1", "name": "lobby", "mapped": True}
+    record = {"map": "m0123456789abcdef", "name": "lobby", "mapped": True}
     recorder.answers = {"/v1/maps": json.dumps({"maps": [record]}).encode()}
     options = ["--map", "lobby", "--server", recorder.url, "--token-file", str(tmp_path / "token"), "--camera", camera]
     assert main(["client", "localize", str(path), *options]) == 3

@@ -105,7 +105,8 @@ def test_poses_of_a_file_are_shown(tmp_path: Path) -> None:
         {**record, "name": "r", "covariance": None, "inliers": 3, "correspondences": 5},
         {"name": "s", "status": "no pose", "reason": "too few inliers", "seconds": 1.0},
     ]
-    (tmp_path / "poses.json").write_text(json.dumps({"queries": rows, "skipped": {}}))
+    text = json.dumps({"queries": rows, "skipped": {}})
+    (tmp_path / "poses.json").write_bytes(text.encode("utf-16"))  # as PowerShell writes what a command printed
     viewed = view_map(Map(scene=scene), title="map", queries=[tmp_path / "poses.json"])
     shown = [image for image in view_of(viewed).images if image.is_query]
     assert [image.name for image in shown] == ["q", "r"] and viewed.refused == {"s": "too few inliers"}

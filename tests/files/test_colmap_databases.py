@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -261,3 +262,22 @@ def test_names_that_cannot_be_used_are_named_by_their_numbers(tmp_path: Path) ->
         "(image 1)": "it has no name",
         "(image 2)": "its name b'caf\\xe9.jpg' is not UTF-8",
     }
+
+
+def test_an_image_that_is_there_twice_is_refused(tmp_path: Path) -> None:
+    """Tables without COLMAP's constraints, as other programs make them: the last of two images of one name won."""
+    path, _ = three(generator("twice"), tmp_path / "c.db")
+    with closing(sqlite3.connect(path)) as connection, connection:
+        for table in ("images", "keypoints"):
+            connection.execute(f"CREATE TABLE free_{table} AS SELECT * FROM {table}")
+            connection.execute(f"DROP TABLE {table}")
+            connection.execute(f"ALTER TABLE free_{table} RENAME TO {table}")
+    assert len(dict(read_colmap_database(path, space=SIFT))) == 3
+    for statement in (
+        "UPDATE images SET name = '0.jpg' WHERE name = '2.jpg'",
+        "INSERT INTO keypoints SELECT * FROM keypoints WHERE image_id = 1",
+    ):
+        shutil.copy(path, tmp_path / "twice.db")
+        changed(tmp_path / "twice.db", statement)
+        with pytest.raises(FileFormatError, match=r"image '0\.jpg' is there twice"):
+            dict(read_colmap_database(tmp_path / "twice.db", space=SIFT, skipped={}))

@@ -12,7 +12,15 @@ import numpy as np
 import pytest
 
 from veil.errors import FileFormatError, InputError, VeilError, VeilWarning
-from veil.files.features import count_images, features_digest, holds_features, read_features, read_one, write_features
+from veil.files.features import (
+    count_images,
+    features_digest,
+    holds_features,
+    read_features,
+    read_named_features,
+    read_one,
+    write_features,
+)
 from veil.geometry.camera import Camera
 from veil.space import Space
 from worlds import features, generator, sift_like
@@ -279,3 +287,12 @@ def test_features_without_a_descriptor_are_left_out_and_counted(tmp_path: Path, 
     np.testing.assert_array_equal(got.keypoints, parts["keypoints"][kept].astype(np.float32) + 0.5)
     np.testing.assert_array_equal(got.scores, parts["scores"][kept].astype(np.float32))
     assert len(got.descriptors) == 4
+
+
+def test_an_image_that_two_files_have_is_refused(tmp_path: Path) -> None:
+    """Broken twin: a dictionary of both, in which the last one wins."""
+    for file, name in (("one.h5", "a.jpg"), ("two.h5", "b.jpg"), ("three.h5", "a.jpg")):
+        write_features(tmp_path / file, [(name, features(generator(file), 20))])
+    assert set(read_named_features([tmp_path / "one.h5", tmp_path / "two.h5"])) == {"a.jpg", "b.jpg"}
+    with pytest.raises(InputError, match=r"three\.h5, image 'a\.jpg': another file that is given has an image of this name"):
+        read_named_features(tmp_path / file for file in ("one.h5", "two.h5", "three.h5"))

@@ -6,6 +6,7 @@ import io
 import struct
 import warnings
 import zlib
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from PIL import ExifTags, Image, TiffImagePlugin
 from veil.device.photographs import with_camera
 from veil.errors import FileFormatError, InputError, VeilWarning
 from veil.files.photographs import kinds, pictures
+from veil.files.photographs.masks import read_mask
 from veil.files.photographs.pictures import (
     SUFFIXES,
     find_pictures,
@@ -262,8 +264,36 @@ def test_a_picture_that_would_fill_memory_is_refused(tmp_path: Path) -> None:
     """A header that claims 60000 x 60000 pixels: refused before they are allocated."""
     path = tmp_path / "bomb.ppm"
     path.write_bytes(b"P6\n60000 60000\n255\n" + bytes(100))
-    with pytest.raises(FileFormatError, match="too large to decode"):
+    with pytest.raises(FileFormatError, match="60000x60000 px, which take gigabytes"):
         read_rgb(path)
+
+
+@pytest.mark.parametrize("reading", [read_rgb, upright_size, stored_size, lambda path: read_mask(path, 600, 600)])
+def test_whoever_opens_a_picture_of_too_many_pixels_refuses_it(reading: Callable[[Path], object], tmp_path: Path) -> None:
+    """A header of 600 megapixels, in silence: Pillow warns of it, or raises an error that is none of a file's."""
+    path = tmp_path / "bomb.ppm"
+    path.write_bytes(b"P6\n25000 24000\n255\n" + bytes(100))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(FileFormatError, match="25000x24000 px, which take gigabytes"):
+            reading(path)
+
+
+@pytest.mark.parametrize("orientation", range(1, 9))
+def test_a_tiff_has_the_sizes_and_pixels_of_a_png(orientation: int, tmp_path: Path) -> None:
+    """Second method: the same stored pixels and orientation as PNG. Pillow turns TIFF itself, in its size, too."""
+    exif = Image.Exif()
+    exif[ExifTags.Base.Orientation] = orientation
+    for values, name in ((COLORS, "rgb"), (GRAY.astype(np.uint16) * 257, "16")):
+        png, tiff = (saved(tmp_path / f"{name}.{kind}", Image.fromarray(values), exif=exif) for kind in ("png", "tif"))
+        assert stored_size(tiff) == stored_size(png) == (40, 24) and upright_size(tiff) == upright_size(png)
+        np.testing.assert_array_equal(read_rgb(tiff), read_rgb(png))
+        with warnings.catch_warnings(), pytest.MonkeyPatch.context() as patch:
+            warnings.simplefilter("error")
+            patch.setattr(Image, "MAX_IMAGE_PIXELS", 200)  # Pillow asks for its limit again when it loads a TIFF
+            stored = read_picture(tiff, as_stored=True)
+        np.testing.assert_array_equal(stored.gray, read_picture(png, as_stored=True).gray)
+        assert (stored.camera.width_px, stored.camera.height_px) == (40, 24)
 
 
 def test_photographs_are_found_sorted_and_nothing_else(tmp_path: Path) -> None:
@@ -393,8 +423,9 @@ def test_files_that_are_no_photographs_are_named_by_their_kind(tmp_path: Path) -
         ("a.pdf", b"%PDF-1.7", "PDF"),
     ):
         (tmp_path / name).write_bytes(data)
-        with pytest.raises(FileFormatError, match=f"{name} is no photograph that can be read here: {words}"):
+        with pytest.raises(FileFormatError, match=f"{name} is no photograph that can be read here: {words}") as raised:
             read_picture(tmp_path / name)
+        assert ("convert it" in str(raised.value)) == (words in ("HEIC", "RAW of a camera")), "what is no picture becomes none"
     (tmp_path / "d.jpg").write_bytes(b"\xff\xd8\xff\xe0 cut")
     with pytest.raises(FileFormatError, match="cannot be decoded as a photograph"):
         read_picture(tmp_path / "d.jpg")

@@ -121,6 +121,26 @@ def test_ids_that_no_model_has_are_refused(tmp_path: Path) -> None:
             read_model(path)
 
 
+def test_an_id_that_two_images_have_is_refused(tmp_path: Path) -> None:
+    """Both kinds of file; the second image of the binary one gets the id of the first, and keeps its name."""
+    for kind in ("bin", "txt"):
+        path, scene = written(tmp_path / kind, kind)
+        file = path / f"images.{kind}"
+        data, name = bytearray(file.read_bytes()), sorted(scene.images)[1].encode()
+        if kind == "bin":
+            first, second = 8, data.index(name) - 64  # an image is its id, seven numbers and its camera's id, then the name
+            data[second : second + 4] = data[first : first + 4]
+        else:
+            number = next(line for line in bytes(data).splitlines() if line.endswith(sorted(scene.images)[0].encode())).split()[
+                0
+            ]
+            line = next(line for line in bytes(data).splitlines() if line.endswith(name))
+            data = bytearray(bytes(data).replace(line, number + b" " + line.split(maxsplit=1)[1]))
+        file.write_bytes(data)
+        with pytest.raises(FileFormatError, match="is there twice, first in"):
+            read_model(path)
+
+
 def test_what_is_no_model_is_named(tmp_path: Path) -> None:
     path, _ = written(tmp_path / "model")
     with pytest.raises(FileFormatError, match=rf"is not a model, but {path} is one"):

@@ -156,5 +156,24 @@ def test_a_picture_that_has_two_rows_of_labels_is_refused(tmp_path: Path) -> Non
     (tmp_path / "l.csv").write_text("file,age\na.jpg,1\nb.jpg,2\n", encoding="utf-8-sig")
     assert read_labels(tmp_path / "l.csv", ("age",)) == [{"file": "a.jpg", "age": "1"}, {"file": "b.jpg", "age": "2"}]
     (tmp_path / "l.csv").write_text("file,age\na.jpg,1\nb.jpg,2\na.jpg,3\n")
-    with pytest.raises(FileFormatError, match=r"row 3: 'a\.jpg' is there twice, first in row 1"):
+    with pytest.raises(FileFormatError, match=r"line 4: 'a\.jpg' is there twice, first in line 2"):
         read_labels(tmp_path / "l.csv", ("age",))
+
+
+def test_tables_of_labels_and_pairs_are_read_by_their_columns(tmp_path: Path) -> None:
+    """Planted truth in any encoding. Broken twin: of a column that stands twice the last one won, in silence."""
+    labels, pairs = tmp_path / "l.csv", tmp_path / "pairs.csv"
+    for encoding in ("utf-8", "utf-8-sig", "utf-16"):
+        labels.write_bytes("age,file\n1,é.jpg\n".encode(encoding))
+        assert read_labels(labels, ("age",)) == [{"file": "é.jpg", "age": "1"}]
+        pairs.write_bytes("same,image_b,image_a\n1,Bo/Bo_0001.jpg,Bo/Bo_0002.jpg\n".encode(encoding))
+        assert read_pairs(pairs, some()).same.tolist() == [True]
+    labels.write_text("file,age,age\na.jpg,1,2\n")
+    with pytest.raises(FileFormatError, match="the column 'age' twice"):
+        read_labels(labels, ("age",))
+    pairs.write_text("image_a,image_b,same,same\nBo/Bo_0001.jpg,Bo/Bo_0002.jpg,1,0\n")
+    with pytest.raises(FileFormatError, match="the column 'same' twice"):
+        read_pairs(pairs, some())
+    labels.write_text("file,age\na.jpg\n")
+    with pytest.raises(FileFormatError, match="line 2: expected 2 cells, got 1"):
+        read_labels(labels, ("age",))

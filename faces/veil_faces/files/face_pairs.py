@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import csv
 from pathlib import Path, PurePosixPath
 
 import numpy as np
 
 from veil.errors import FileFormatError
+from veil.files.tables import read_table, read_text
 from veil_faces.collection import FacePairs, Faces
 
 # A row of a list: two names of pictures, whether they show one person, and the fold.
@@ -31,9 +31,9 @@ def read_pairs(path: Path, faces: Faces) -> FacePairs:
     if path.is_dir():
         rows = _cfp(path)
     else:
-        text = _text(path)
+        text = read_text(path)
         if "image_a" in text.split("\n", 1)[0]:
-            rows = _table(path, text)
+            rows = _table(path)
         else:
             rows = _annotated(path, text) if _is_annotated(text) else _lfw(path, text)
     places = _places(faces)
@@ -49,13 +49,6 @@ def read_pairs(path: Path, faces: Faces) -> FacePairs:
         fold=fold.astype(np.int64),
         missing=len(rows) - len(kept),
     )
-
-
-def _text(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
-        raise FileFormatError(f"{path} is no list of pairs ({error})") from None
 
 
 def _ends(name: str) -> list[str]:
@@ -78,15 +71,15 @@ def _place(places: dict[str, int | None], name: str) -> int | None:
     return next((places[end] for end in [name.strip(), *_ends(name)] if end in places), None)
 
 
-def _table(path: Path, text: str) -> list[Row]:
+def _table(path: Path) -> list[Row]:
     """Pairs of a CSV with columns image_a, image_b, same and perhaps fold."""
     pairs = []
-    for number, row in enumerate(csv.DictReader(text.splitlines()), start=2):
+    for number, row in read_table(path, ("image_a", "image_b", "same")):
         try:
             if row["same"] not in ("0", "1"):
                 raise ValueError(f"same must be 0 or 1, got {row['same']!r}")
-            pairs.append((row["image_a"].strip(), row["image_b"].strip(), row["same"] == "1", int(row.get("fold") or 0)))
-        except (KeyError, ValueError, AttributeError) as error:
+            pairs.append((row["image_a"], row["image_b"], row["same"] == "1", int(row.get("fold") or 0)))
+        except ValueError as error:
             raise FileFormatError(f"{path}, line {number}: {error}; columns are image_a, image_b, same, fold") from None
     return pairs
 
@@ -149,7 +142,7 @@ def _cfp(folder: Path) -> list[Row]:
     pairs: list[Row] = []
     for fold, part in enumerate(folds):
         for name, same in (("same.txt", True), ("diff.txt", False)):
-            for number, line in enumerate(_text(part / name).splitlines(), start=1):
+            for number, line in enumerate(read_text(part / name).splitlines(), start=1):
                 try:
                     if line.strip():
                         a, b = (names[int(word)] for names, word in zip(lists, line.split(","), strict=True))
@@ -162,7 +155,7 @@ def _cfp(folder: Path) -> list[Row]:
 def _cfp_list(path: Path) -> dict[int, str]:
     """Paths of pictures by their number, from a list of CFP."""
     paths = {}
-    for number, line in enumerate(_text(path).splitlines(), start=1):
+    for number, line in enumerate(read_text(path).splitlines(), start=1):
         words = line.split(maxsplit=1)
         if len(words) != 2 or not words[0].isdigit():
             raise FileFormatError(f"{path}, line {number}: a line is the number of a picture and its path, got {line!r}")

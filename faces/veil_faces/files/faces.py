@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import struct
 import tokenize
 import zipfile
@@ -17,7 +16,7 @@ from veil.features import unit_length
 from veil.files.atomic import replacing
 from veil.files.containers import own_dataset, require_filled
 from veil.files.features import HDF5_SUFFIXES
-from veil.files.tables import once
+from veil.files.tables import once, read_table
 from veil.space import Space
 from veil_faces.collection import IDENTITY, Faces
 
@@ -102,20 +101,10 @@ def read_model(path: Path) -> bytes:
 
 
 def read_labels(path: Path, labels: Sequence[str] = ()) -> list[dict[str, str]]:
-    """The rows of a CSV with a column `file` and one for each of `labels`. Raises InputError for another file or a missing
-    column, FileFormatError for a file that is there twice."""
-    try:
-        with path.open(newline="", encoding="utf-8-sig") as file:
-            people = list(csv.DictReader(file))
-    except OSError as error:
-        raise InputError(f"{path} cannot be read ({error.strerror})") from None
-    except (UnicodeDecodeError, csv.Error) as error:
-        raise InputError(f"{path} is no table of labels ({error})") from None
-    columns = set(people[0]) if people else set()
-    missing = [name for name in ("file", *labels) if name not in columns]
-    if missing:
-        raise InputError(f"{path} has no column {missing[0]!r}; it has {', '.join(sorted(map(str, columns))) or 'no rows'}")
-    return list(once(path, ((f"row {row}", person["file"], person) for row, person in enumerate(people, start=1))).values())
+    """The rows of a CSV with a column `file` and one for each of `labels`. Raises FileFormatError for another table, and for a
+    column or a file that is there twice."""
+    people = read_table(path, ("file", *labels))
+    return list(once(path, ((f"line {number}", person["file"], person) for number, person in people)).values())
 
 
 def identities(faces: Faces) -> Faces:

@@ -204,6 +204,7 @@ GOOD = "1 1 0 0 0 1 2 3 1 a.jpg"
         ("1 1 0 0 0 1 2 inf 1 a.jpg\n\n", "line 1: the pose is not finite"),
         (f"{GOOD}\n2 1 0 0 0 1 2 3 1 b.jpg\n{GOOD}\n", "line 2: each image takes two lines"),
         (f"{GOOD}\n10.5 20.5\n", "line 2: each image takes two lines"),
+        (f"{GOOD}\n2 1 0 0 0 4 5 6 1 my photo 2.jpg\n", "line 2: each image takes two lines"),  # twelve words
     ],
 )
 def test_damaged_images_are_named_by_their_line(tmp_path: Path, text: str, words: str) -> None:
@@ -338,7 +339,9 @@ def test_tables_of_matrices_give_the_planted_cameras(
     ("table", "text", "words"),
     [
         ("cameras.json", "[1]", "must hold K, cam_from_world_rotation"),
-        ("cameras.json", "{", "must hold K"),
+        ("cameras.json", "{", "cameras.json is no JSON"),
+        ("cameras.json", '{"0001.png": {}, "0001.png": {}}', "the key '0001.png' stands twice"),
+        ("walk_par.txt", "1\n0001.png 1\n0001.png 2\n", "line 3: '0001.png' is there twice, first in line 2"),
         ("cameras.json", '{"0001.png": {"K": [1]}}', "must hold K"),
         ("cameras.json", matrices(planted()).replace("11.0", "NaN"), "0001.png needs 21 finite numbers"),
         ("cameras.json", matrices(planted()).replace("11.0", "-1"), "cameras.json gives no camera of 0001.png"),

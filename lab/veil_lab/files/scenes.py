@@ -14,7 +14,6 @@ If gravity was measured, a table `image,x,y,z` stands in `gravity.csv` (or any o
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,7 +28,7 @@ from veil.files.photographs.gravity import read_gravity
 from veil.files.photographs.pictures import find_pictures, upright_size
 from veil.files.photographs.posed_models import read_model
 from veil.files.photographs.transforms import read_frames
-from veil.files.tables import read_text
+from veil.files.tables import once, read_json, read_text
 from veil.geometry.camera import CALIBRATED, Camera, checked_camera
 from veil.geometry.rigid import Rigid
 
@@ -153,7 +152,7 @@ def _entries(path: Path) -> dict[str, Float64[np.ndarray, "_"]]:
     """K, rotation and translation by image name, row by row, from `cameras.json`."""
     keys = ("K", "cam_from_world_rotation", "cam_from_world_translation")
     try:
-        entries = json.loads(read_text(path))
+        entries = read_json(path)
         return {
             name: np.concatenate([np.array(entry[key], dtype=np.float64).ravel() for key in keys])
             for name, entry in entries.items()
@@ -165,8 +164,8 @@ def _entries(path: Path) -> dict[str, Float64[np.ndarray, "_"]]:
 def _lines(path: Path) -> dict[str, Float64[np.ndarray, "_"]]:
     """K, rotation and translation by image name, row by row, from the table of the Middlebury multi-view data sets."""
     try:
-        lines = [line.split() for line in read_text(path).splitlines()[1:] if line.strip()]
-        return {name: np.array(values, dtype=np.float64) for name, *values in lines}
+        lines = ((f"line {n}", line.split()) for n, line in enumerate(read_text(path).splitlines(), start=1) if n > 1)
+        return once(path, ((line, words[0], np.array(words[1:], dtype=np.float64)) for line, words in lines if words))
     except ValueError as error:
         raise FileFormatError(f"{path} must hold a name and 21 numbers in each line but the first ({error})") from None
 

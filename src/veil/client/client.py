@@ -20,7 +20,7 @@ from veil.features import Features
 from veil.files.device.outbox import Outbox, Sending
 from veil.places.poses.answer import NoPose
 from veil.tiles.fetching import TileFetcher
-from veil.wire.names import chosen
+from veil.wire.names import MAP_ID, chosen
 from veil.wire.receipts import Receipt, receipt_of, require_in_chain
 
 OnStatus = Callable[[JobStatus], None]
@@ -66,6 +66,10 @@ class Client:
         except InputError as error:
             raise ServerError(error.cause, status=404, kind="not-found", remedy=error.remedy) from None
 
+    def id_of(self, name: str) -> str:
+        """The id of a map, by its name as in `map`; an id needs no answer of the server, which may be away."""
+        return name if MAP_ID.fullmatch(name) else self.map(name).id
+
     def create_map(self, name: str, policy: Mapping[str, Any] | None = None) -> RemoteMap:
         """Make an empty map, for which the token must be an administrator's.
 
@@ -77,12 +81,12 @@ class Client:
         return map_of(self._connection.post("v1", "maps", value={"name": name, "policy": dict(policy or {})}))
 
     def delete_map(self, map_id: str) -> list[Receipt]:
-        """Delete a map by its id, with all contributions to it, and return their verified receipts.
+        """Delete a map, by its id or name, with all contributions to it, and return their verified receipts.
 
         The token must be an administrator's. Raises ServerError if the server refuses, WireError for a receipt that does not
         verify.
         """
-        receipts = [receipt_of(value) for value in _list(self._connection.delete("v1", "maps", map_id), "receipts")]
+        receipts = [receipt_of(value) for value in _list(self._connection.delete("v1", "maps", self.id_of(map_id)), "receipts")]
         links = self._chain() if receipts else []
         for receipt in receipts:
             self._verified(receipt, links)
@@ -99,13 +103,14 @@ class Client:
     ) -> Accepted | None:
         """Release an image and give it to a map; None if the server cannot be reached, and the message waits for `send`.
 
-        - `map_id`: id of the map.
+        - `map_id`: id of the map, or its name, which the server must be there to look up.
         - `features`, `protection`, `name`, `allow_second`: as for `Device.release`; the name stays here.
 
         Raises ServerError if the server refuses, and what `Device.release` raises.
         """
+        where = self.id_of(map_id)
         message = self._released(features, protection, name, allow_second)
-        sending = Sending(server=self._connection.url, map_id=map_id, name=name, message_sha256=_digest(message))
+        sending = Sending(server=self._connection.url, map_id=where, name=name, message_sha256=_digest(message))
         self.outbox.put(sending, message)
         try:
             return self._send(sending, message)
@@ -147,6 +152,8 @@ class Client:
     ) -> RemotePose | NoPose | TileAnswer:
         """Release an image and have it localized; the server keeps nothing of it, and the ledger here notes the release.
 
+        `map_id` is the id of the map, or its name.
+
         With `tiles`, nothing is released: tiles of the map are fetched without telling which, and the pose is found here
         (docs/theory/tiles.md). `map_id` is then the name of tiles that the server has (`veil serve tiles`), no token is sent
         for them, and neither a release nor the ledger is concerned.
@@ -159,8 +166,9 @@ class Client:
             if key not in self._fetchers:
                 self._fetchers[key] = tiles.opened(f"{self._connection.url}/v1/tiles/{quote(map_id, safe='')}")
             return tiles.localized(features, self._fetchers[key])
+        where = self.id_of(map_id)
         message = self._released(features, protection, name, allow_second)
-        return pose_of(self._connection.post_message("v1", "maps", map_id, "localize", message=message))
+        return pose_of(self._connection.post_message("v1", "maps", where, "localize", message=message))
 
     def contributions(self) -> list[Accepted]:
         """Contributions of this token that the server holds."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -15,11 +14,12 @@ from jaxtyping import Float64
 from veil.device.doors import queries as read_queries
 from veil.errors import FileFormatError, InputError, Remedy, VeilError
 from veil.features import Features
-from veil.files.atomic import read_bytes, write_text
+from veil.files.atomic import write_text
 from veil.files.attack_networks import bundled_inverter
 from veil.files.audit_pages import AuditPicture, read_audit_page
-from veil.files.features import holds_features, read_features
+from veil.files.features import holds_features, read_named_features
 from veil.files.photographs.pictures import named_pictures, read_rgb
+from veil.files.tables import read_json
 from veil.forms import Lines, Points
 from veil.geometry.camera import GUESS, Camera, as_colmap, rescaled
 from veil.geometry.rigid import Rigid, center_covariance
@@ -274,14 +274,14 @@ def shown_query(name: str, query: LoadedImage, answer: Localization) -> ShownIma
 def _told_poses(path: Path, where: Map, refused: dict[str, str]) -> list[ShownImage]:
     """The queries of a record of localized queries. Raises FileFormatError if it is none."""
     try:
-        rows = json.loads(read_bytes(path).decode())["queries"]
+        rows = read_json(path)["queries"]
         shown = []
         for row in rows:
             if row["status"] == "localized":
                 shown.append(_told_pose(row, next(iter(where.scene.images.values())).camera))
             else:
                 refused[str(row["name"])] = str(row["reason"])
-    except (ValueError, LookupError, TypeError, UnicodeDecodeError, RecursionError) as error:
+    except (FileFormatError, ValueError, LookupError, TypeError) as error:
         raise FileFormatError(
             f"{path} is no record of localized queries ({error!r})", remedy=Remedy("make", "record of localized queries")
         ) from None
@@ -331,7 +331,7 @@ def known_images(
     longer side, and positions of features of another size are rescaled. Raises InputError if nothing of what is given belongs
     to any image, or features of an image's name are of another shape than the image.
     """
-    features = {name: item for path in paths if holds_features(path) for name, item in read_features(path)}
+    features = read_named_features(path for path in paths if holds_features(path))
     folders = [path for path in paths if not holds_features(path)]
     pictures = _Named(dict(named_pictures(folders)) if folders else {})
     known: dict[str, Known] = {}

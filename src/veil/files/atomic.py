@@ -45,6 +45,8 @@ def replacing(path: Path, *, suffix: str | None = None, private: bool = False) -
     nobody but the owner can read the file (mode 0600), whatever the umask: for what must not leave the device. A kill leaves it
     to `clear_leftovers`. Raises InputError if nothing can be written there.
     """
+    if path.exists() and not (path.is_file() or path.is_dir()):
+        raise CannotWrite(f"cannot write {path}: it is no file, but a device or a pipe; choose another place")
     with writing(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         _clear_once(path.parent)

@@ -128,8 +128,9 @@ def stored_images(path: Path, *, skipped: dict[str, VeilError] | None = None) ->
 
     `skipped` takes the error of each image that is damaged, has no keypoints or is of a camera that veil does not read, by
     name; without it, such an error is raised, except for images without keypoints. Raises FileFormatError if the file is no
-    such database.
+    such database, or has an image twice.
     """
+    seen: set[str] = set()
     with _opened(path) as connection:
         typed = b"type" in {row[1] for row in connection.execute("PRAGMA table_info(descriptors)")}
         for number, stored_name, *row in connection.execute(_IMAGES.format(kind="d.type" if typed else _UNDEFINED)):
@@ -143,6 +144,9 @@ def stored_images(path: Path, *, skipped: dict[str, VeilError] | None = None) ->
                     raise fault.at(f"{path}, image {name!r}") from None
                 skipped[name] = fault
                 continue
+            if name in seen:
+                raise FileFormatError(f"{path}: image {name!r} is there twice; remove one of them")
+            seen.add(name)
             if stored is not None:
                 yield stored
             elif skipped is not None:

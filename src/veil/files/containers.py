@@ -1,4 +1,4 @@
-"""HDF5 and .npz: limits of memory for files from others, and names of images as groups of HDF5.
+"""HDF5 and .npz: limits of memory for files from others, names of images as groups of HDF5, and new files on full disks.
 
 Such files declare how large their arrays are, and two megabytes of zeros can stand for gigabytes. So the declared size is
 compared with what the file holds, before it is read.
@@ -6,8 +6,10 @@ compared with what the file holds, before it is read.
 
 from __future__ import annotations
 
+import io
 import zipfile
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
@@ -35,6 +37,60 @@ def group_of(name: str, members: Collection[str]) -> str:
 def name_of(group: str) -> str:
     """The name of the image whose group `group_of` named so."""
     return "/".join("" if part == "%" else unquote(part, errors="strict") for part in group.split("/"))
+
+
+class _Disk(io.RawIOBase):
+    """A file for HDF5 that keeps its first `failure` for later: a write that fails as HDF5 closes can end the process."""
+
+    def __init__(self, path: Path) -> None:
+        self.stream = path.open("w+b", buffering=0)
+        self.failure: OSError | None = None
+
+    def write(self, data: Any) -> int:
+        """Write all bytes, or none any more after a failure."""
+        rest = memoryview(data).cast("B")
+        total = len(rest)
+        try:
+            while rest and self.failure is None:
+                rest = rest[self.stream.write(rest) :]
+        except OSError as error:
+            self.failure = error
+        return total
+
+    def truncate(self, size: int | None = None, /) -> int:
+        """Set the length in bytes."""
+        try:
+            return self.stream.truncate(size)
+        except OSError as error:
+            self.failure = self.failure or error
+            return 0
+
+    def seek(self, offset: int, whence: int = 0, /) -> int:
+        """Go to a byte."""
+        return self.stream.seek(offset, whence)
+
+    def readinto(self, buffer: Any, /) -> int | None:
+        """Read bytes that were written."""
+        return self.stream.readinto(buffer)
+
+    def close(self) -> None:
+        """Close the file."""
+        self.stream.close()
+        super().close()
+
+
+@contextmanager
+def new_hdf5(path: Path) -> Iterator[Any]:
+    """A new HDF5 file. Raises OSError, as the operating system does, where it cannot be written, as on a full disk."""
+    import h5py
+
+    with _Disk(path) as disk:
+        try:
+            with h5py.File(disk, "w") as file:
+                yield file
+        finally:
+            if disk.failure is not None:
+                raise disk.failure
 
 
 def new_group(file: Any, name: str, members: Collection[str]) -> Any:

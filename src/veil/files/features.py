@@ -16,7 +16,7 @@ from veil.errors import FileFormatError, InputError, Remedy, VeilError, VeilWarn
 from veil.extraction.sift import likely_normalization
 from veil.features import Features, in_eight_bits, of_root
 from veil.files.atomic import replacing
-from veil.files.containers import ESCAPED, group_in, name_of, new_group, own_dataset
+from veil.files.containers import ESCAPED, group_in, name_of, new_group, new_hdf5, own_dataset
 from veil.geometry.camera import (
     GUESS,
     MARGIN_PX,
@@ -60,9 +60,7 @@ def write_features(path: Path | str, features: Iterable[tuple[str, Features]]) -
     the picture. Raises InputError if it cannot be written, or two images have one name.
     """
     path = Path(path)
-    import h5py
-
-    with replacing(path, private=True) as temporary, h5py.File(temporary, "w") as file:
+    with replacing(path, private=True) as temporary, new_hdf5(temporary) as file:
         for name, item in features:
             group = new_group(file, name, _MEMBERS)
             group["keypoints"] = item.keypoints - _HLOC_ORIGIN
@@ -152,6 +150,22 @@ def read_features(
             is_first = False
             yield name, features
         warn_of_zeros(path, zeros)
+
+
+def read_named_features(paths: Iterable[Path]) -> dict[str, Features]:
+    """The raw features of several files that `read_features` reads, by image name.
+
+    Raises what `read_features` raises, and InputError for a name that is there twice.
+    """
+    named: dict[str, Features] = {}
+    for path in paths:
+        for name, features in read_features(path):
+            if name in named:
+                raise InputError(
+                    f"{path}, image {name!r}: another file that is given has an image of this name; give one of them"
+                )
+            named[name] = features
+    return named
 
 
 class KindUnknown(InputError):
@@ -366,7 +380,7 @@ def _given_camera(group: Any, given: Camera | None) -> Camera:
 
 def _camera_from_size(group: Any) -> Camera:
     if "image_size" not in group:
-        raise InputError("the file has no `image_size`, so the camera is unknown; give the photographs or a camera")
+        raise InputError("the file has no `image_size`, so the camera is unknown; write it (width, height), as hloc does")
     width, height = (int(side) for side in own_dataset(group, "image_size"))
     return guessed(width, height)
 

@@ -133,6 +133,15 @@ def test_a_database(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert list(read_gravity(tmp_path / "g.csv")) == ["a.jpg"]
     assert "EXIF orientation" in capsys.readouterr().out
     assert run("gravity", tmp_path / "d.db", "-o", tmp_path / "g.csv", "--from", "colmap", "--camera", CAMERA) == 1
+    (tmp_path / "g.csv").unlink()
+    assert run("gravity", tmp_path / "d.db", "-o", tmp_path / "g.csv") == 3 and list(read_gravity(tmp_path / "g.csv")) == [
+        "a.jpg"
+    ]
+    assert run("gravity", tmp_path / "d.db", "-o", tmp_path / "g.csv", "--camera", CAMERA) == 1
+    capsys.readouterr()
+    for given, source in (("d.db", "exif"), ("f.h5", "auto")):
+        assert run("gravity", tmp_path / given, "-o", tmp_path / "g.csv", "--from", source) == 1
+        assert f"holds no photographs, which --from {source} reads" in capsys.readouterr().err
 
 
 @pytest.mark.slow

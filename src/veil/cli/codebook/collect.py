@@ -9,14 +9,15 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from veil.cli.common import progress
+from veil.cli.common import progress, tell_skipped
+from veil.cli.remedies import advised
 from veil.codebooks.sampling import WordTraining
-from veil.errors import InputError
+from veil.errors import InputError, VeilError
 from veil.extraction import extract
 from veil.extraction.sift import SiftOptions
 from veil.features import Features
 from veil.files.features import count_images, holds_features, read_features
-from veil.files.photographs.pictures import find_pictures, read_picture
+from veil.files.photographs.pictures import named_pictures, read_picture
 from veil.files.weights import load_network
 from veil.space import Normalization, Space
 
@@ -60,13 +61,14 @@ class Collection:
 def collect(inputs: Sequence[Path], wanted: Wanted, collection: Collection, *, every: int = 0) -> Collection:
     """Fill `collection` from photographs, folders of them and files of features, with one image in memory at a time.
 
-    Returns `collection`. Raises InputError for descriptors of another kind than `wanted`, or of several kinds.
+    Returns `collection`. A photograph that cannot be used is named and counted as skipped. Raises InputError for descriptors of
+    another kind than `wanted`, or of several kinds.
     """
     sources = [path for root in inputs for path in _files(root)]
     network = load_network(wanted.descriptor or "sift") if not all(map(holds_features, sources)) else None
     for features in _images(sources, wanted, network):
         if features is None:
-            collection.skipped += 1  # a blank photograph has nothing to add
+            collection.skipped += 1
             continue
         wanted.require(features, collection.space)
         collection.add(features, every=every)
@@ -78,7 +80,7 @@ def _files(root: Path) -> list[Path]:
         if not root.is_file():
             raise InputError(f"there is no features file {root}; write one with `veil extract`")
         return [root]
-    return find_pictures(root)
+    return [path for _, path in named_pictures([root])]
 
 
 def _images(sources: Sequence[Path], wanted: Wanted, network: object) -> Iterator[Features | None]:
@@ -90,5 +92,6 @@ def _images(sources: Sequence[Path], wanted: Wanted, network: object) -> Iterato
             continue
         try:
             yield extract(read_picture(path), wanted.descriptor or "sift", options, network)
-        except InputError:
+        except VeilError as error:
+            tell_skipped({str(path): advised(error)})
             yield None

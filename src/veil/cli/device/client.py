@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,6 +18,7 @@ from veil.cli.common import (
     say,
     share_options,
     tell,
+    tell_skipped,
     with_photographs,
     write_json,
 )
@@ -33,19 +33,19 @@ from veil.cli.server.pose_rows import located_line, report_poses
 from veil.client import Client, JobStatus, RemotePose, ServerError, Unreachable
 from veil.device.device import Device
 from veil.device.protection import HideInWords, Protection
-from veil.errors import VeilError, remedies_of
+from veil.errors import InputError, VeilError, remedies_of
 from veil.extraction import DETECTORS, extract
 from veil.extraction.detection import DetectorOptions
 from veil.extraction.sift import MAX_FEATURES, SiftOptions
 from veil.features import Features
-from veil.files.atomic import read_bytes
 from veil.files.features import count_images, read_features
 from veil.files.photographs.gravity import read_gravity
 from veil.files.photographs.pictures import named_pictures, read_picture
+from veil.files.tables import read_json
 from veil.files.weights import load_network
+from veil.geometry.camera import require_readable
 from veil.geometry.rigid import Rigid
 from veil.places.poses.answer import camera_json
-from veil.wire.names import MAP_ID
 from veil.wire.receipts import receipt_of
 
 EXAMPLES = """\
@@ -77,14 +77,14 @@ class Given(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class Contribute(Given, Extractor, AskedProtection, AskedServer):
-    """Extract, protect and send photographs to a map."""
+    """Extract, protect and send photographs to a map. One that cannot be used is skipped and named."""
 
     wait: bool = option("wait until the messages are in the map or left out", default=False)
 
 
 @dataclass(frozen=True, kw_only=True)
 class LocalizeThere(Given, Extractor, AskedProtection, AskedServer):
-    """Have photographs localized; exit code 3 if one has no pose."""
+    """Have photographs localized; exit code 3 if one has no pose, or cannot be used."""
 
     write_poses: Path | None = poses_file()
 
@@ -136,19 +136,15 @@ def _add(actions: Commands, name: str, summary: str, record: type[Asked], run: C
     add_action(actions, name, summary, EXAMPLES_OF[name], record, run)
 
 
-def _map_id(client: Client, text: str) -> str:
-    """The id of a map; one that is given as such needs no answer of the server, which may be away."""
-    return text if MAP_ID.fullmatch(text) else client.map(text).id
-
-
 def _contribute(arguments: Contribute) -> int:
     quiet_colmap()
     require_consistent(arguments)
     rows: list[dict[str, object]] = []
+    skipped: dict[str, str] = {}
     with connected(arguments) as client:
-        where = _map_id(client, arguments.map)
+        where = client.id_of(arguments.map)
         job = None
-        for name, features, protection in _protected(arguments, client.device):
+        for name, features, protection in _protected(arguments, client.device, skipped):
             accepted = client.contribute(where, features, protection, name=name, allow_second=arguments.allow_second_release)
             state = "waits for the server" if accepted is None else accepted.state
             rows.append({"name": name, "contribution": accepted and accepted.contribution, "state": state})
@@ -166,7 +162,8 @@ def _contribute(arguments: Contribute) -> int:
             if status.result.get("reason"):
                 reason = advised(str(status.result["reason"]), remedies_of(status.result.get("remedy")))
                 say(arguments, with_photographs(reason, own))
-    write_json(arguments.json, {"contributions": rows}, private=True)
+    _tell_left(skipped, rows)
+    write_json(arguments.json, {"contributions": rows, "skipped": skipped}, private=True)
     return EXIT_OK
 
 
@@ -175,9 +172,10 @@ def _localize(arguments: LocalizeThere) -> int:
     require_consistent(arguments)
     rows: list[dict[str, object]] = []
     poses: dict[str, Rigid] = {}
+    skipped: dict[str, str] = {}
     with connected(arguments) as client:
-        where = _map_id(client, arguments.map)
-        for name, features, protection in _protected(arguments, client.device):
+        where = client.id_of(arguments.map)
+        for name, features, protection in _protected(arguments, client.device, skipped):
             answer = client.localize(where, features, protection, name=name, allow_second=arguments.allow_second_release)
             if isinstance(answer, RemotePose):
                 pose = answer.cam_from_world
@@ -198,9 +196,17 @@ def _localize(arguments: LocalizeThere) -> int:
             else:
                 rows.append({"name": name, "status": "no pose", "reason": advised(answer.reason, answer.remedy)})
                 say(arguments, f"{name}: no pose: {advised(answer.reason, answer.remedy)}")
-    write_json(arguments.json, {"queries": rows}, private=True)
+    _tell_left(skipped, rows)
+    write_json(arguments.json, {"queries": rows, "skipped": skipped}, private=True)
     report_poses(arguments, arguments.write_poses, poses)
-    return EXIT_OK if all(row["status"] == "localized" for row in rows) else EXIT_NO_POSE
+    return EXIT_NO_POSE if skipped or any(row["status"] != "localized" for row in rows) else EXIT_OK
+
+
+def _tell_left(skipped: dict[str, str], rows: Sequence[object]) -> None:
+    """Print what was skipped. Raises InputError if nothing was sent."""
+    tell_skipped(skipped)
+    if skipped and not rows:
+        raise InputError(f"none of the {len(skipped)} images can be used; the reasons stand above")
 
 
 def _send(arguments: Send) -> int:
@@ -264,7 +270,7 @@ def _verify(arguments: VerifyReceipts) -> int:
     with connected(arguments) as client:
         for path in arguments.receipts:
             try:
-                value = json.loads(read_bytes(path))
+                value = read_json(path)
                 for item in value["receipts"] if isinstance(value, dict) and "receipts" in value else [value]:
                     receipt = receipt_of(item)
                     client.verify(receipt)
@@ -293,28 +299,38 @@ def _waited(client: Client, job: str) -> JobStatus:
             bar.__exit__()
 
 
-def _protected(arguments: Contribute | LocalizeThere, device: Device) -> Iterator[tuple[str, Features, Protection]]:
-    """Names, features and protections of the images that the arguments name."""
+def _protected(
+    arguments: Contribute | LocalizeThere, device: Device, skipped: dict[str, str]
+) -> Iterator[tuple[str, Features, Protection]]:
+    """Names, features and protections of the images that the arguments name; why others cannot be used goes to `skipped`."""
     # Each image is compared with a dictionary's photographs when it is released.
     descriptors = asked_descriptors(arguments, device, ())
     for note in descriptors.notes() if isinstance(descriptors, HideInWords) else []:
         tell(note)
     gravity = read_gravity(arguments.gravity) if arguments.gravity else {}
-    for name, features in _features(arguments):
+    for name, features in _features(arguments, skipped):
         yield name, features, protection_of(arguments, descriptors, features, gravity, name)
 
 
-def _features(arguments: Contribute | LocalizeThere) -> Iterator[tuple[str, Features]]:
+def _features(arguments: Contribute | LocalizeThere, skipped: dict[str, str]) -> Iterator[tuple[str, Features]]:
     """Names and features of a features file, or of photographs."""
     kind = kind_of_input(arguments.input)
     require_applicable(arguments, CLIENT, kind, arguments.input[0])
     if kind == FEATURES:
-        yield from progress(read_features(arguments.input[0]), "sending", count_images(arguments.input[0]))
+        faults: dict[str, VeilError] = {}
+        yield from progress(read_features(arguments.input[0], skipped=faults), "sending", count_images(arguments.input[0]))
+        skipped.update({name: advised(error) for name, error in faults.items()})
         return
     options: SiftOptions | DetectorOptions = SiftOptions(max_features=MAX_FEATURES, first_octave=None)
     if arguments.descriptor in DETECTORS:
         options = DetectorOptions(max_features=MAX_FEATURES)
     network = load_network(arguments.descriptor)
+    if arguments.camera:
+        require_readable(arguments.camera)  # a slip of the user, and no fault of each photograph
     for name, path in progress(named_pictures(arguments.input), "sending"):
-        picture = with_camera(read_picture(path), arguments.camera, path)
-        yield name, extract(picture, arguments.descriptor, options, network)
+        try:
+            features = extract(with_camera(read_picture(path), arguments.camera, path), arguments.descriptor, options, network)
+        except VeilError as error:
+            skipped[name] = advised(error)
+            continue
+        yield name, features

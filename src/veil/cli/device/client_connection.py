@@ -13,7 +13,7 @@ from veil.cli.records import Asked, Record, add_record_command, json_file, optio
 from veil.client import Client
 from veil.device.device import Device
 from veil.errors import InputError
-from veil.files.atomic import read_bytes
+from veil.files.tables import read_text
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,7 +44,7 @@ def connected(arguments: AskedServer) -> Iterator[Client]:
     if not server:
         raise InputError("no server is named; give --server URL, or set VEIL_SERVER")
     if arguments.token_file:
-        token = read_bytes(arguments.token_file).decode("utf-8-sig", "replace").strip()
+        token = read_text(arguments.token_file).strip()
     if not token:
         raise InputError("no token is given; set VEIL_TOKEN, or give --token-file (not on the command line, which others see)")
     device = Device()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,7 @@ from veil.cli.device.client_connection import AskedServer, add_action, connected
 from veil.cli.records import option, positional
 from veil.client import RemoteMap
 from veil.errors import FileFormatError
-from veil.files.atomic import read_bytes
+from veil.files.tables import read_json
 
 EXAMPLES = """\
   veil client map create lobby --token-file admin.token     an empty map, for contributions
@@ -78,10 +77,7 @@ def _create(arguments: CreateMap) -> int:
 
 def _policy(path: Path) -> dict[str, Any]:
     """The policy in a file. Raises FileFormatError for a file that is no JSON object."""
-    try:
-        policy = json.loads(read_bytes(path))
-    except ValueError as error:
-        raise FileFormatError(f"{path} is no JSON ({error})") from None
+    policy = read_json(path)
     if not isinstance(policy, dict):
         raise FileFormatError(f'{path} must hold an object, such as {{"keep_days": 30}}')
     return policy

@@ -20,7 +20,7 @@ from veil.cli.common import (
     write_json,
 )
 from veil.cli.device.extract import CAMERA, with_camera
-from veil.cli.input_options import DATABASE, GRAVITY, require_applicable
+from veil.cli.input_options import DATABASE, FEATURES, GRAVITY, kind_of_input, require_applicable
 from veil.cli.records import Record, add_record_command, json_file, option, positional
 from veil.cli.remedies import advised
 from veil.device.gravity import GravityAnswer, measure_gravity, vertical_of
@@ -53,7 +53,7 @@ class AskedGravity(Record):
     output: Path = option("table to write", required=True, short="-o", metavar="CSV")
     source: Literal["auto", "exif", "readings", "vanishing-point", "colmap"] = option(
         "where gravity comes from: one source alone, or auto (default): exif or --readings, checked "
-        "against vertical edges, which also serve where there is neither",
+        "against vertical edges, which also serve where there is neither; of a database its pose priors",
         default="auto",
         name="--from",
     )
@@ -74,7 +74,7 @@ def register(commands: Commands) -> None:
 
 def _gravity(arguments: AskedGravity) -> int:
     quiet_colmap()
-    answers = list(_from_database(arguments) if arguments.source == "colmap" else _from_photographs(arguments))
+    answers = list(_from_database(arguments) if _is_of_database(arguments) else _from_photographs(arguments))
     readings = {answer.name: answer.gravity for answer in answers if isinstance(answer.gravity, Gravity)}
     if readings:
         write_gravity(arguments.output, readings)
@@ -86,6 +86,16 @@ def _gravity(arguments: AskedGravity) -> int:
     else:
         say(arguments, f"no image has gravity; {arguments.output} was not written")
     return EXIT_OK if len(readings) == len(answers) else EXIT_NO_GRAVITY
+
+
+def _is_of_database(arguments: AskedGravity) -> bool:
+    """Whether gravity comes from a COLMAP database. Raises InputError for a source that the input does not have."""
+    if arguments.source == "colmap":
+        return True
+    kind = kind_of_input(arguments.input)
+    if kind == FEATURES or (kind == DATABASE and arguments.source != "auto"):
+        raise InputError(f"{arguments.input[0]} holds no photographs, which --from {arguments.source} reads; give these")
+    return kind == DATABASE
 
 
 def _from_database(arguments: AskedGravity) -> Iterator[GravityAnswer]:

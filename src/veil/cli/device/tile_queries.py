@@ -25,6 +25,7 @@ from veil.features import Features
 from veil.files.features import holds_features, read_features
 from veil.files.photographs.pictures import named_pictures, read_picture
 from veil.files.weights import load_network
+from veil.geometry.camera import require_readable
 from veil.geometry.rigid import Rigid
 from veil.ldp.guarantee import FetchGuarantee, NoProof
 from veil.places.poses.answer import Localization
@@ -130,6 +131,8 @@ def _answer(arguments: Arguments, features: Features, fetcher: Fetcher) -> TileA
 def _features(arguments: Arguments, space: Space, skipped: dict[str, str]) -> Iterator[tuple[str, Features]]:
     """Names and raw features of all photographs, extracted as the map's were; why others have none is added to `skipped`."""
     alone = len(arguments.queries) == 1
+    if arguments.camera:
+        require_readable(arguments.camera)  # a slip of the user, and no fault of each photograph
     for given in arguments.queries:
         if given.is_file() and holds_features(given):
             yield from read_features(given)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from veil.cli.common import progress
+from veil.cli.common import progress, tell_skipped
 from veil.cli.device.extract import with_camera
 from veil.cli.remedies import advised
 from veil.errors import InputError, VeilError
@@ -16,7 +16,7 @@ from veil.extraction import EXTRACTORS, extract
 from veil.extraction.picture import Picture
 from veil.extraction.sift import SiftOptions
 from veil.features import Features
-from veil.files.features import holds_features, read_features
+from veil.files.features import holds_features, read_features, read_named_features
 from veil.files.photographs.pictures import named_pictures, read_picture, read_rgb
 from veil.files.weights import load_network
 from veil.space import Space
@@ -43,7 +43,7 @@ def read_originals(paths: Sequence[Path], releases: Sequence[Message]) -> Origin
     """
     files, folders = _separated(paths)
     pictures = dict(named_pictures(folders)) if folders else {}
-    features = {name: item for file in files for name, item in read_features(file)}
+    features = read_named_features(files)
     if not files:
         features = _extracted(pictures, releases)
     return Originals(features=features, paths=pictures)
@@ -57,7 +57,7 @@ def read_place_photographs(paths: Sequence[Path], space: Space, skipped: dict[st
     """
     files, folders = _separated(paths)
     pictures = dict(named_pictures(folders)) if folders else {}
-    features = {name: item for file in files for name, item in read_features(file)}
+    features = read_named_features(files)
     if not files:
         extracted = _extractor(space, "give the features.h5 of the photographs with --images")
         for name, path in progress(pictures.items(), "extracting", len(pictures)):
@@ -85,8 +85,8 @@ def read_attackers(paths: Sequence[Path], space: Space, *, option: str = "--atta
         for _, path in progress(named_pictures(folders), "extracting the attacker's photographs"):
             try:
                 features.append(extracted(read_picture(path)))
-            except InputError:  # a blank one teaches nothing
-                continue
+            except VeilError as error:
+                tell_skipped({str(path): advised(error)})
     if not features:
         raise InputError(f"no features were found in the attacker's photographs; give others with {option}")
     return features
@@ -116,9 +116,12 @@ def _extracted(pictures: dict[str, Path], releases: Sequence[Message]) -> dict[s
     sizes = {(message.camera.width_px, message.camera.height_px) for message in releases}
     features = {}
     for name, path in progress(pictures.items(), "extracting", len(pictures)):
-        picture = read_picture(path)
-        if (picture.camera.width_px, picture.camera.height_px) in sizes:
-            features[name] = extracted(picture)
+        try:
+            picture = read_picture(path)
+            if (picture.camera.width_px, picture.camera.height_px) in sizes:
+                features[name] = extracted(picture)
+        except VeilError as error:
+            tell_skipped({name: advised(error)})
     if not features:
         raise InputError("none of the photographs has the size of a released one; give those that were released")
     return features

@@ -15,6 +15,7 @@ from jaxtyping import Float64, UInt8
 
 from veil.errors import InputError
 from veil.files.atomic import new_folder, require_vacant, write_bytes, writing
+from veil.files.maps.format import write_model
 from veil.places.maps.scenes import model_of
 from veil.scene import MappedImage, Scene
 
@@ -183,4 +184,4 @@ def _write_colmap(folder: Path, scene: Scene, colors: UInt8[np.ndarray, "points 
         for point_id, point in model.points3D.items():
             point.color = colors[point_id - 1]
     with writing(folder), new_folder(folder) as temporary:
-        model.write(temporary)
+        write_model(model, temporary)

@@ -17,7 +17,7 @@ import numpy as np
 
 from veil.errors import FileFormatError, Remedy, VeilError
 from veil.files.atomic import new_folder, require_vacant, writing
-from veil.files.containers import group_in, new_group
+from veil.files.containers import group_in, new_group, new_hdf5
 from veil.forms import Form, Lines, Points, Subsets, Subspaces, canonical, lifted_guarantee
 from veil.geometry.camera import from_colmap
 from veil.geometry.rigid import rigid_from_colmap
@@ -27,19 +27,18 @@ from veil.scene import MapCheck, MappedImage, Scene
 from veil.space import Space
 
 FORMAT = 1
+_ROOM = 1 << 16  # bytes; more than what COLMAP writes at once
 _MEMBERS = ("vectors", "origin", "basis", "words", "lines")  # of the group of an image
 
 
 def write_map(folder: Path, scene: Scene) -> None:
     """Write a scene to a new folder, at once or not at all. Raises InputError if the folder already holds something."""
-    import h5py
-
     require_vacant(folder)
     with writing(folder), new_folder(folder) as temporary:
         sparse = temporary / "sparse"
         sparse.mkdir()
-        _reconstruction(scene).write(sparse)
-        with h5py.File(temporary / "descriptors.h5", "w") as file:
+        write_model(_reconstruction(scene), sparse)
+        with new_hdf5(temporary / "descriptors.h5") as file:
             file.attrs["veil_map_format"] = FORMAT
             file.attrs["sparse_sha256"] = _fingerprint(sparse)
             _write_space(file, scene.space)
@@ -52,6 +51,16 @@ def write_map(folder: Path, scene: Scene) -> None:
                 _write_form(group, image.form)
                 if image.lines is not None:
                     _write_lines(group.create_group("lines"), image.lines)
+
+
+def write_model(model: Any, folder: Path) -> None:
+    """Write a model of COLMAP to a folder. Raises OSError where the disk is full: COLMAP cuts its files off without a word."""
+    model.write(folder)
+    probe = folder / "room"
+    try:
+        probe.write_bytes(bytes(_ROOM))
+    finally:
+        probe.unlink(missing_ok=True)
 
 
 def read_map(folder: Path) -> Scene:

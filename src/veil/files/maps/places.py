@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from veil.errors import FileFormatError, Remedy
-from veil.files.atomic import read_bytes, write_text
-from veil.files.tables import once, read_rows, require_single
+from veil.errors import FileFormatError
+from veil.files.atomic import write_text
+from veil.files.tables import once, read_json, read_rows, require_single
 from veil.geometry.georeference import Georeference
 from veil.geometry.georeference import place_facts as place_facts
 from veil.geometry.georeference import place_of as place_of
@@ -59,8 +58,4 @@ def write_place(path: Path | str, place: Georeference) -> None:
 
 def read_place(path: Path | str) -> Georeference:
     """The place in the file `path` that `veil map align` or `write_place` wrote. Raises FileFormatError for another file."""
-    try:
-        value: Mapping[str, Any] = json.loads(read_bytes(Path(path)))
-    except ValueError as error:
-        raise FileFormatError(f"{path} is no JSON ({error})", remedy=Remedy("make", "place of a map")) from None
-    return place_of(value)
+    return place_of(read_json(Path(path)))

@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Float64, Int64
 
 from veil.errors import FileFormatError, InputError
-from veil.files.tables import once, read_text
+from veil.files.tables import is_number, once, read_text
 from veil.geometry.camera import CALIBRATED, Camera, checked_camera
 from veil.geometry.rigid import Rigid
 
@@ -70,7 +70,8 @@ def _images(path: Path) -> Iterator[tuple[str, int, str, int, Rigid]]:
     while lines and not lines[0][1].strip():
         lines = lines[1:]
     for number, line in lines[1::2]:
-        if len(line.split()) % 3:
+        words = line.split()
+        if len(words) % 3 or not all(map(is_number, words[-3:])):  # the end of a name has a number of words, too
             raise FileFormatError(f"{path}, line {number}: each image takes two lines, the second 2D points or empty")
     for number, line in lines[::2]:
         if not line.strip():

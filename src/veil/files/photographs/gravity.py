@@ -29,8 +29,8 @@ import numpy as np
 
 from veil.errors import FileFormatError, InputError, Remedy
 from veil.files.atomic import write_text
-from veil.files.photographs.pictures import DAMAGE, opened, xmp_of
-from veil.files.tables import once, read_rows, read_text, require_single
+from veil.files.photographs.pictures import DAMAGE, opened, stored_form, xmp_of
+from veil.files.tables import is_number, once, read_rows, read_text, require_single
 from veil.geometry.gravity import Gravity, NoGravity, gravity_from_accelerometer, gravity_from_gimbal
 
 _COLUMNS = "image,x,y,z[,sigma_deg]"
@@ -85,15 +85,7 @@ def _readings(path: Path) -> Iterator[tuple[str, str, Gravity]]:
 def _header(rows: Sequence[tuple[int, list[str]]]) -> list[str]:
     """The names of a table's columns in lower case; none where the first line has a number behind its first cell."""
     cells = [cell.lower().removeprefix("#").strip() for cell in rows[0][1]] if rows else []
-    return cells if cells[1:] and not any(_is_number(cell) for cell in cells[1:]) else []
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
+    return cells if cells[1:] and not any(is_number(cell) for cell in cells[1:]) else []
 
 
 def _columns_of(path: Path, header: list[str]) -> list[int]:
@@ -252,19 +244,17 @@ def gravity_from_exif(path: Path) -> Gravity | NoGravity | None:
     None where the photograph carries no reading, NoGravity where the reading does not tell which way is down. Raises
     FileFormatError where the photograph, the note or an angle is damaged.
     """
-    from PIL import ExifTags, Image
+    from PIL import ExifTags
 
     try:
         with opened(path) as image:
-            stored_width, stored_height = image.size
-            exif = image.getexif()
-            orientation = exif.get(ExifTags.Base.Orientation, 1)
-            detail = exif.get_ifd(ExifTags.IFD.Exif)
+            (stored_width, stored_height), orientation = stored_form(image)
+            detail = image.getexif().get_ifd(ExifTags.IFD.Exif)
             note, lens = detail.get(ExifTags.Base.MakerNote), detail.get(ExifTags.Base.LensModel, "")
             packet = xmp_of(image)
     except FileNotFoundError:
         raise FileFormatError(f"there is no photograph {path}") from None
-    except (*DAMAGE, Image.DecompressionBombError) as error:
+    except DAMAGE as error:
         raise FileFormatError(f"{path} cannot be decoded as a photograph ({error}); convert it to JPEG or PNG") from None
     try:
         acceleration = parse_acceleration(note) if isinstance(note, bytes) and note.startswith(_SIGNATURE) else None

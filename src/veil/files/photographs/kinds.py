@@ -28,6 +28,8 @@ _KINDS = (
     (_RAW, "RAW of a camera"),
     (_VIDEOS, "video"),
 )
+# Kinds whose files hold a picture.
+PICTURES = ("HEIC", "AVIF", "RAW of a camera")
 _OTHER = "other"
 # Brands of the ISO base media file format (ISO/IEC 14496-12), bytes 8 to 11.
 _BRANDS = {

@@ -18,8 +18,8 @@ import numpy as np
 from veil.errors import FileFormatError, InputError, VeilWarning
 from veil.extraction.picture import Picture
 from veil.files.photographs.calibration import NAME
+from veil.files.photographs.kinds import PICTURES, kind_of, readable, remedies, walked
 from veil.files.photographs.kinds import SUFFIXES as SUFFIXES
-from veil.files.photographs.kinds import kind_of, readable, remedies, walked
 from veil.geometry.camera import Camera, resized
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ MAX_PIXELS = 1 << 26  # 67 megapixels: larger photographs are shrunk to it
 DECODED_PIXELS = 1 << 28  # 268 megapixels, in a file that fills them: a few kilobytes can stand for gigabytes of pixels
 _PIXELS_PER_BYTE = 100
 _PIXEL_X, _PIXEL_Y = 0xA002, 0xA003  # EXIF 2.3
-_TIFF_BITS, _TIFF_MAXIMUM = 258, 281  # TIFF 6.0
+_TIFF_WIDTH, _TIFF_HEIGHT, _TIFF_BITS, _TIFF_MAXIMUM = 256, 257, 258, 281  # TIFF 6.0
 
 # Namespace of XMP packets of panoramas (Photo Sphere XMP Metadata).
 PANORAMA = b"http://ns.google.com/photos/1.0/panorama/"
@@ -67,7 +67,7 @@ def named_pictures(roots: Sequence[Path]) -> list[tuple[str, Path]]:
     paths: dict[str, Path] = {}
     for root in roots:
         pictures, passed = _searched(root)
-        _warn_of_passed(root, passed)
+        warn_of_passed(root, passed)
         for path in pictures:
             name = path.name if root.is_file() else path.relative_to(root).as_posix()
             if not _can_be_written(name):
@@ -80,8 +80,8 @@ def named_pictures(roots: Sequence[Path]) -> list[tuple[str, Path]]:
     return list(paths.items())
 
 
-def _warn_of_passed(folder: Path, passed: Counter[str]) -> None:
-    """Warn of files of a folder that are no photographs, in one sentence."""
+def warn_of_passed(folder: Path, passed: Counter[str]) -> None:
+    """Warn (`veil.errors.VeilWarning`) of files of a folder that were passed over, by kind, in one sentence."""
     if passed:
         number = passed.total()
         text = f"passed over {number} {'file' if number == 1 else 'files'} in {folder}: {_counted(passed)}"
@@ -139,12 +139,10 @@ def upright_size(path: Path) -> tuple[int, int]:
 
     Raises FileFormatError if it cannot be read.
     """
-    from PIL import ExifTags
-
     try:
         with opened(path) as image:
-            turned = image.getexif().get(ExifTags.Base.Orientation, 1) in (5, 6, 7, 8)
-            return (image.height, image.width) if turned else (image.width, image.height)
+            (width, height), orientation = stored_form(image)
+            return (height, width) if orientation in _ON_ITS_SIDE else (width, height)
     except DAMAGE as error:
         raise _unreadable(path, error) from None
 
@@ -153,26 +151,71 @@ _limit = threading.Lock()
 
 
 @contextmanager
+def _any_size() -> Iterator[None]:
+    """A block without Pillow's own limit: it warns from 89 megapixels on, and refuses twice as many."""
+    from PIL import Image
+
+    with _limit:
+        usual, Image.MAX_IMAGE_PIXELS = Image.MAX_IMAGE_PIXELS, None
+        try:
+            yield
+        finally:
+            Image.MAX_IMAGE_PIXELS = usual
+
+
+@contextmanager
 def opened(path: Path) -> Iterator[Any]:
-    """Pillow's image of a file, of as many pixels as are decoded. Raises what Pillow raises."""
+    """Pillow's image of a file. Raises what Pillow raises, and FileFormatError for one of more pixels than are decoded."""
     from PIL import Image
 
     readable()  # registers what reads HEIC
-    with _limit:  # Pillow warns from 89 megapixels on, and refuses twice as many
-        usual, Image.MAX_IMAGE_PIXELS = Image.MAX_IMAGE_PIXELS, DECODED_PIXELS
-        try:
-            image = Image.open(path)
-        finally:
-            Image.MAX_IMAGE_PIXELS = usual
+    with _any_size():
+        image = Image.open(path)
     with image:
+        if image.width * image.height > DECODED_PIXELS:
+            raise _too_large(path, image)
+        if image.format == "TIFF":
+            image.filename = ""  # else Pillow maps rows of the upright picture's width, and then turns them
         yield image
+
+
+# EXIF's orientations of pictures that are stored on their side.
+_ON_ITS_SIDE = (5, 6, 7, 8)
+
+
+def stored_form(image: Any) -> tuple[tuple[int, int], int]:
+    """Width and height (pixels) of Pillow's image of a file as it is stored, and its EXIF orientation (1: upright).
+
+    It must not be loaded yet. Pillow turns TIFF itself, and gives the size of the upright picture.
+    """
+    from PIL import ExifTags
+
+    tags: dict[int, Any] = getattr(image, "tag_v2", {})
+    size = tags.get(_TIFF_WIDTH, image.width), tags.get(_TIFF_HEIGHT, image.height)
+    return size, image.getexif().get(ExifTags.Base.Orientation, 1)
+
+
+def _turned_back(image: Any, orientation: int) -> Any:
+    """Pillow's image of a file of this EXIF orientation, with its pixels as they are stored: Pillow turned those of TIFF."""
+    from PIL.Image import Transpose
+
+    back = {
+        2: Transpose.FLIP_LEFT_RIGHT,
+        3: Transpose.ROTATE_180,
+        4: Transpose.FLIP_TOP_BOTTOM,
+        5: Transpose.TRANSPOSE,
+        6: Transpose.ROTATE_90,
+        7: Transpose.TRANSVERSE,
+        8: Transpose.ROTATE_270,
+    }
+    return image.transpose(back[orientation]) if image.format == "TIFF" and orientation in back else image
 
 
 def stored_size(path: Path) -> tuple[int, int]:
     """Width and height (pixels) of the picture as it is stored. Raises FileFormatError if it cannot be read."""
     try:
         with opened(path) as image:
-            return image.width, image.height
+            return stored_form(image)[0]
     except DAMAGE as error:
         raise _unreadable(path, error) from None
 
@@ -197,8 +240,12 @@ def _decode(path: Path, *, as_stored: bool = False) -> _Decoded:
             _require_memory(path, image)
             lossy = ";16" in str(image.tile) and image.mode in ("L", "LA", "RGB", "RGBA")  # before anything loads the pixels
             exif = {} if _is_panorama(image) else dict(image.getexif().get_ifd(ExifTags.IFD.Exif))
+            orientation = stored_form(image)[1]
             largest = _stored_range(image)
-            upright = image if as_stored else ImageOps.exif_transpose(image)
+            if image.format == "TIFF":
+                with _any_size():  # which are asked for again when it is loaded
+                    image.load()
+            upright = _turned_back(image, orientation) if as_stored else ImageOps.exif_transpose(image)
             if upright.mode.startswith("I") or upright.mode == "F":
                 upright = Image.fromarray(_to_eight_bits(np.asarray(upright, dtype=np.float64), largest))
             if upright.mode in ("RGBA", "LA", "PA") or "transparency" in upright.info:
@@ -209,8 +256,6 @@ def _decode(path: Path, *, as_stored: bool = False) -> _Decoded:
             return _Decoded(rgb=np.asarray(_shrunk(path, upright)), exif=exif, full_size=upright.size)
     except FileNotFoundError:
         raise FileFormatError(f"there is no photograph {path}") from None
-    except Image.DecompressionBombError as error:
-        raise FileFormatError(f"{path} is too large to decode safely: {error}; shrink it first") from None
     except DAMAGE as error:
         raise _unreadable(path, error) from None
 
@@ -221,16 +266,21 @@ def _unreadable(path: Path, error: BaseException) -> FileFormatError:
     if not kind:
         return FileFormatError(f"{path} cannot be decoded as a photograph ({error}); convert it to JPEG or PNG")
     helps = remedies(kind)
-    return FileFormatError(f"{path} is no photograph that can be read here: {kind}; convert it to JPEG or PNG", remedy=helps)
+    told = "; convert it to JPEG or PNG" if kind in PICTURES else "" if helps else "; give photographs"
+    return FileFormatError(f"{path} is no photograph that can be read here: {kind}{told}", remedy=helps)
 
 
 def _require_memory(path: Path, image: Any) -> None:
-    """Raise FileFormatError for a picture of more pixels than are decoded, or than a file of its size can fill."""
+    """Raise FileFormatError for a picture of more pixels than a file of its size can fill."""
     pixels = image.width * image.height
-    if pixels > DECODED_PIXELS or (pixels > MAX_PIXELS and pixels > _PIXELS_PER_BYTE * path.stat().st_size):
-        raise FileFormatError(
-            f"{path} has {image.width}x{image.height} px, which take gigabytes of memory; scale it down (to {MAX_PIXELS} px)"
-        )
+    if pixels > MAX_PIXELS and pixels > _PIXELS_PER_BYTE * path.stat().st_size:
+        raise _too_large(path, image)
+
+
+def _too_large(path: Path, image: Any) -> FileFormatError:
+    return FileFormatError(
+        f"{path} has {image.width}x{image.height} px, which take gigabytes of memory; scale it down (to {MAX_PIXELS} px)"
+    )
 
 
 def _is_panorama(image: Image.Image) -> bool:

@@ -130,7 +130,8 @@ def _read_text(folder: Path) -> PosedModel:
 def _read_binary(folder: Path) -> PosedModel:
     cameras = _by_id(folder / "cameras.bin", _binary_camera)
     points = _by_id(folder / "points3D.bin", _binary_point) if (folder / "points3D.bin").is_file() else {}
-    return _assembled(folder, cameras, _each(folder / "images.bin", _binary_image), points)
+    images = _by_id(folder / "images.bin", _binary_image)
+    return _assembled(folder, cameras, iter(images.values()), points)
 
 
 def _assembled(
@@ -228,7 +229,7 @@ def _binary_camera(data: _Bytes) -> tuple[int, Camera]:
         raise error.at(f"{data.path}, camera {camera_id}") from None
 
 
-def _binary_image(data: _Bytes) -> tuple[str, int, Rigid, np.ndarray, np.ndarray]:
+def _binary_image(data: _Bytes) -> tuple[int, tuple[str, int, Rigid, np.ndarray, np.ndarray]]:
     image_id, *pose, camera_id = data.unpack(_IMAGE)
     name = data.text()
     (count,) = data.unpack(_COUNT)
@@ -238,7 +239,7 @@ def _binary_image(data: _Bytes) -> tuple[str, int, Rigid, np.ndarray, np.ndarray
     except ValueError as error:
         raise FileFormatError(f"{data.path}, image {image_id}: {error}") from None
     rigid = Rigid(rotation=rotation, translation=np.array(pose[4:]))
-    return name, camera_id, rigid, observations["xy"].astype(np.float64), observations["point"].astype(np.int64)
+    return image_id, (name, camera_id, rigid, observations["xy"].astype(np.float64), observations["point"].astype(np.int64))
 
 
 def _binary_point(data: _Bytes) -> tuple[int, tuple[float, float, float]]:

@@ -6,7 +6,6 @@ a camera has beyond COLMAP's models is refused by name.
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -16,8 +15,8 @@ from typing import Any
 import numpy as np
 
 from veil.errors import FileFormatError, InputError, VeilError
-from veil.files.atomic import read_bytes
 from veil.files.photographs.pictures import SUFFIXES, stored_size
+from veil.files.tables import read_json
 from veil.geometry.camera import CALIBRATED, Camera, checked_camera
 from veil.geometry.rigid import Rigid
 
@@ -51,10 +50,10 @@ def read_frames(path: Path) -> dict[str, TableFrame]:
     A size that is not in the table is that of the photograph. Raises FileFormatError for another file, impossible intrinsics, a
     camera or a distortion that veil does not read, a name that stands there twice, or a matrix that is no rigid motion.
     """
+    content = read_json(path)
     try:
-        content = json.loads(read_bytes(path))
         frames = content["frames"]
-    except (ValueError, LookupError, TypeError, RecursionError) as error:
+    except (LookupError, TypeError) as error:
         raise FileFormatError(f"{path} is not a table of cameras as instant-ngp writes them ({error!r})") from None
     read: dict[str, TableFrame] = {}
     for number, frame in enumerate(frames):

@@ -12,6 +12,7 @@ from fastapi.routing import APIRoute
 from pydantic import BaseModel, ConfigDict, model_validator
 
 from veil.errors import InputError
+from veil.files.tables import object_of
 from veil.wire.names import require_known
 
 
@@ -29,16 +30,6 @@ class Strict(BaseModel):
         return given
 
 
-def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """An object of JSON, for `json.loads`. Raises ValueError for a key that stands twice: others might read the first value."""
-    entries = dict(pairs)
-    if len(entries) < len(pairs):
-        keys = [key for key, _ in pairs]
-        twice = next(key for key in keys if keys.count(key) > 1)
-        raise ValueError(f"the key {twice[:60]!r} stands twice")
-    return entries
-
-
 def no_constant(name: str) -> float:
     """For `json.loads`: raise ValueError for NaN and infinity, which JSON does not have."""
     raise ValueError(f"{name} is no number of JSON")
@@ -52,7 +43,7 @@ class _StrictRequest(Request):
         if not hasattr(self, "_json"):
             body = await self.body()
             try:
-                self._json = json.loads(body, object_pairs_hook=once, parse_constant=no_constant)
+                self._json = json.loads(body, object_pairs_hook=object_of, parse_constant=no_constant)
             except json.JSONDecodeError:
                 raise
             except (ValueError, RecursionError) as error:

@@ -23,6 +23,7 @@ from jaxtyping import Float64
 
 from veil.errors import InputError, Remedy
 from veil.files.maps.places import place_of
+from veil.files.tables import object_of
 from veil.geometry.earth import ecef_of_geodetic
 from veil.geometry.rigid import Rigid, center_covariance
 from veil.server.access.tokens import Token
@@ -30,7 +31,7 @@ from veil.server.http.admission import Localizing, Services
 from veil.server.http.bodies import MESSAGE_TYPE
 from veil.server.http.contract import says
 from veil.server.http.problems import problem
-from veil.server.http.strictness import no_constant, once
+from veil.server.http.strictness import no_constant
 from veil.server.jobs.tasks import Beside
 from veil.server.maps.earth import PLACE
 from veil.server.maps.policy import NotAMessage, Refused, require_message
@@ -119,7 +120,8 @@ def query_of(body: bytes | bytearray) -> GeoPoseQuery:
         raise InputError(f"the request has more than {MOST_BESIDE} bytes beside imageBytes; send the readings of one moment")
     message = _decoded(match.group().replace(b"\\", b""))
     try:
-        value = json.loads(bytes(body[:start]) + bytes(body[match.end() :]), object_pairs_hook=once, parse_constant=no_constant)
+        rest = bytes(body[:start]) + bytes(body[match.end() :])
+        value = json.loads(rest, object_pairs_hook=object_of, parse_constant=no_constant)
     except (ValueError, RecursionError) as error:
         raise InputError(f"the body is no JSON that can be read ({str(error)[:100]})") from None
     if not isinstance(value, dict) or value.get("type") != "geopose":
