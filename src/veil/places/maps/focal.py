@@ -191,7 +191,7 @@ def departed_cameras(images: Mapping[str, MapImage], mapped: Mapping[str, Mapped
 def known_before(scene: Scene, images: Mapping[str, MapImage], doubted: Container[Camera] = ()) -> dict[str, float]:
     """Relative standard deviation of the focal length of each image of a map, as its own camera has it.
 
-    `images` are those that the map was made from, by name. What a `doubted` camera says is worth no more than a guess.
+    `images` are those that the map was made from, by name. What a `doubted` camera says counts as a guess.
     """
     cameras = {name: images[name].camera for name in scene.images}
     return {name: (GUESS if camera in doubted else camera.focal).deviation for name, camera in cameras.items()}

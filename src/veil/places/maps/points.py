@@ -453,15 +453,13 @@ class _NewMap:
         return replace(model.scene, check=check)
 
     def _doubtful(self, model: Proposal) -> dict[str, str]:
-        return doubtful_images(model.scene, model.shares, model.pairs, self._known(model.scene))
+        return doubtful_images(model.scene, model.shares, model.pairs, known_before(model.scene, self.mapper.images))
 
     def _check(self, model: Proposal) -> MapCheck:
-        names, known = set(self.mapper.images), self._known(model.scene)
-        check = checked(model.scene, model.shares, names, model.pairs, self.gravity, self.left_out, known=known)
-        return replace(check, focal_deviation=known_to(model.scene, known))
-
-    def _known(self, scene: Scene) -> dict[str, float]:
-        return known_before(scene, self.mapper.images, self.mapper.doubted)
+        scene, images = model.scene, self.mapper.images
+        known = known_before(scene, images)
+        check = checked(scene, model.shares, set(images), model.pairs, self.gravity, self.left_out, known=known)
+        return replace(check, focal_deviation=known_to(scene, known_before(scene, images, self.mapper.doubted)))
 
     def _without_hangers_on(self, scene: Scene) -> Scene:
         """Scene without parts that fewer points than `MIN_NECK` hold to the rest, as long as enough images are left."""

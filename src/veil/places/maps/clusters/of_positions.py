@@ -288,26 +288,25 @@ class _ClusterScenes:
     ) -> Scene | list[str]:
         """A joined map of some of the `images`, without doubtful ones, and its check; or the doubts."""
         shares = explained_shares(scene, self.images, pairs)
-        doubtful = doubtful_images(scene, shares, pairs, self._known(scene, known))
+        doubtful = doubtful_images(scene, shares, pairs, self._known(scene))
         if doubtful:
             rest = frozenset(scene.images) - set(doubtful)
             smaller = restricted(scene, rest) if len(rest) >= self.least else None
             if smaller is None:
                 return [f"{name}: {reason}" for name, reason in sorted(doubtful.items())[:1]]
             scene, shares, left_out = smaller, explained_shares(smaller, self.images, pairs), {**left_out, **doubtful}
-        check = checked(scene, shares, images, pairs, self.gravity, left_out, known=self._known(scene, known))
+        before = self._known(scene)
+        check = checked(scene, shares, images, pairs, self.gravity, left_out, known=before)
+        # What the map of a cluster doubts is known no better than it says.
+        deviation = known_to(scene, {name: max(before[name], known[name]) for name in before})
         contradicted = contradicted_focals(departed_cameras(self.images, scene.images), self.images, scene.images)
-        check = replace(check, focal_deviation=known_to(scene, self._known(scene, known)), contradicted_focals=contradicted)
+        check = replace(check, focal_deviation=deviation, contradicted_focals=contradicted)
         return check.doubts or replace(scene, check=check)
 
-    def _known(self, scene: Scene, by_clusters: Mapping[str, float]) -> dict[str, float]:
-        """How well the focal length of each image was known; one that was freed in the map of a cluster is a guess.
-
-        What the map of its cluster doubts is known as well as it is `by_clusters`.
-        """
+    def _known(self, scene: Scene) -> dict[str, float]:
+        """How well the focal length of each image was known; one that was freed in the map of a cluster is a guess."""
         departed = departed_cameras(self.images, scene.images)
-        known = known_before(scene, self.images) | dict.fromkeys(departed, GUESS.deviation)
-        return {name: max(known[name], by_clusters[name]) for name in known}
+        return known_before(scene, self.images) | dict.fromkeys(departed, GUESS.deviation)
 
     def _adjusted(self, count: int, piece: Piece, cameras: Mapping[str, Camera], reasons: list[str]) -> Scene | None:
         """Scene of a merged piece after adjustment, more points from all verified matches, and adjustment again."""
