@@ -67,7 +67,7 @@ def settled(matched: Matched, start: Estimate, *, others: Iterable[Estimate] = (
     fits = [one for one in (again, optima[row], first) if one.fit is not None]
     best = next((one for one in fits if one.fit is not None and one.fit.is_bound), fits[0])
     doubts = [(other, max(float(cost - costs[row]), 0.0)) for other, cost in zip(optima, costs, strict=True)]
-    return _spread(best, [(other, doubt) for other, doubt in doubts[:row] + doubts[row + 1 :] if doubt <= MOST_DOUBT])
+    return _spread(matched, best, [(other, doubt) for other, doubt in doubts[:row] + doubts[row + 1 :] if doubt <= MOST_DOUBT])
 
 
 def fitted(matched: Matched, start: Estimate, *, deviation: float | None = None) -> Estimate:
@@ -105,12 +105,8 @@ def contradicted_focal(matched: Matched, estimate: Estimate) -> str | None:
 
     The one that the pairs alone show is compared with the declared one, in deviations of both.
     """
-    fit, prior = estimate.alone or estimate.fit, matched.camera.focal
-    if fit is None or not fit.focal_deviation < prior.deviation:
-        return None
-    # Of two normal laws of one number the mean lies between theirs, by their variances.
-    doubt = math.sqrt(1 / (prior.deviation**2 - fit.focal_deviation**2)) * abs(matched.log_focal(estimate))
-    if doubt <= SUSPECT_SIGMAS:
+    prior = matched.camera.focal
+    if _apart(matched, estimate) <= SUSPECT_SIGMAS:
         return None
     free = fitted(matched, estimate, deviation=max(prior.deviation, GUESS.deviation))
     if free.fit is None:
@@ -119,6 +115,15 @@ def contradicted_focal(matched: Matched, estimate: Estimate) -> str | None:
     if abs(matched.log_focal(free)) <= FOCAL_SIGMAS * both:
         return None
     return CONTRADICTED.format(free.camera.focal_px, matched.camera.focal_px, 100 * prior.deviation)
+
+
+def _apart(matched: Matched, estimate: Estimate) -> float:
+    """How many deviations of both the focal length that the pairs show is from the declared one; 0 if they show none."""
+    fit, known = estimate.alone or estimate.fit, matched.camera.focal.deviation
+    if fit is None or not fit.focal_deviation < known:
+        return 0.0
+    # Of two normal laws of one number the mean lies between theirs, by their variances.
+    return abs(matched.log_focal(estimate)) / math.sqrt(known**2 - fit.focal_deviation**2)
 
 
 def solved_camera(matched: Matched, estimate: Estimate) -> Camera:
@@ -187,13 +192,19 @@ def _squared(step: Float64[np.ndarray, "7"], covariance: Float64[np.ndarray, "7 
     return float(own @ np.linalg.lstsq(covariance / np.outer(scale, scale), own, rcond=None)[0])
 
 
-def _spread(best: Estimate, others: Sequence[tuple[Estimate, float]]) -> Estimate:
+def _spread(matched: Matched, best: Estimate, others: Sequence[tuple[Estimate, float]]) -> Estimate:
     """The best optimum; its covariance is the second moment about it of all optima, each weighed by its likelihood.
 
-    `others` come with the negative logs of their likelihoods beside that of the best.
+    `others` come with the negative logs of their likelihoods beside that of the best. Where the pairs and the declared focal
+    length disagree, one of both is less certain than it says: the covariance grows by that factor, along the focal length
+    (localization.md, Eq. 9).
     """
     assert best.fit is not None
     total, moments = 1.0, best.fit.covariance.copy()
+    apart = _apart(matched, best)
+    if apart > 1 and best.fit.is_bound:
+        along = moments[6] / best.fit.focal_deviation
+        moments += (apart**2 - 1) * np.outer(along, along)
     for other, doubt in others:
         if other.fit is None:
             continue
