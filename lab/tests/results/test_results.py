@@ -77,6 +77,22 @@ def test_a_page_is_filled_from_records() -> None:
     assert "From `python lab/program.py`: run at commit 0123abcd, 2026-11-27." in page
 
 
+def test_notes_stand_below_a_table_each_once() -> None:
+    """By hand: the rows hold the numbers of the notes, in their order; a row without a note holds none."""
+    rows = (("a", "7", "no map"), ("b", "8", ""), ("c", "9", "too few"), ("d", "6", "no map"))
+    noted = record(tables=(ResultTable(columns=("name", "value", "note"), rows=rows),))
+    shown = rendered("{{forms}}", {"forms": noted}).split("\n")
+    assert shown[:6] == [
+        "| name | value | note |",
+        "| --- | --- | --- |",
+        "| a | 7 | 1 |",
+        "| b | 8 |  |",
+        "| c | 9 | 2 |",
+        "| d | 6 | 1 |",
+    ]
+    assert shown[6:10] == ["", "1. no map", "2. too few", ""]
+
+
 @pytest.mark.parametrize(
     ("text", "named"),
     [

@@ -123,6 +123,43 @@ def test_subspaces_lines_and_words_are_measured_where_gravity_is_known() -> None
     assert isinstance(subspaces.one, RecoveredShare) and subspaces.one.named is None
 
 
+def crowded(place: ReferencePlace, count: int = 1000) -> ReferencePlace:
+    """The place with larger features in front, 14 px apart: in each photograph `count` others, so that none has a match."""
+    random, images = generator("board crowd"), {}
+    for name, item in place.features.items():
+        across, down = np.meshgrid(np.arange(4, 640, 14), np.arange(4, 480, 14))
+        grid = np.stack([across.ravel(), down.ravel()], axis=1)
+        images[name] = replace(
+            item,
+            keypoints=np.concatenate([item.keypoints, random.permutation(grid)[:count]]).astype(np.float32),
+            descriptors=np.concatenate([item.descriptors, sift_like(random, count)]),
+            scales=np.repeat([2.0, 9.0], [len(item), count]).astype(np.float32),
+        )
+    return replace(place, features=images)
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("unchecked")
+def test_mapped_photographs_leave_as_one_folder_and_queries_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Oracle: a planted crowd of large features, which fills the usual selection. The device's own map uses none of it.
+
+    So the private map is whole, and no query is localized. Broken twin: releases one by one give no map.
+    """
+    place = crowded(place_of(WORLD))
+    subject = SplitScene.of(place, 4)
+    assert len(subject.mapped) == 6
+    for name in subject.mapped:
+        seen = set(map(tuple, subject.raw.map.scene.images[name].keypoints.tolist()))
+        left = set(map(tuple, place.features[name].keypoints[subject.chosen[name].rows].tolist()))
+        assert left <= seen and len(left) > 50
+    row = measured(place, BOARD_FORMS[1:2]).rows[1]
+    assert isinstance(row.built, MapCounts) and (row.built.registered, row.built.by_raw) == (6, 6)
+    assert isinstance(row.answers, AnswerCounts) and (row.answers.localized, row.answers.wrong) == (0, 0)
+    monkeypatch.setattr(SplitScene, "chosen", {})
+    built = measured(place, BOARD_FORMS[1:2]).rows[1].built
+    assert isinstance(built, NotRun) and built.reason.startswith("no map: ")
+
+
 @pytest.mark.slow
 @pytest.mark.usefixtures("unchecked")
 def test_a_planted_scene_is_counted_right() -> None:
@@ -204,7 +241,7 @@ def test_attacks_that_run_once_look_at_no_other_upload(setting: FormSetting) -> 
         dictionary=bundled_codebook(),
         options=BoardOptions(features=2),
     )
-    released = study.released(SplitScene.of(place, 4).fold)
+    released = study.released(SplitScene.of(place, 4))
     name, *others = sorted(place.features)
     target = released.target(setting, name, others[:2])
     for attack in SCORED:

@@ -117,17 +117,20 @@ def sentences(options: BoardOptions) -> list[str]:
         "mapped. A query without a reference pose is left out.",
         "Registered / by raw: images in the map of what is sent, beside those in the map of raw features. Map off: distance "
         "of its cameras from the reference after alignment, in percent of the extent of the reference's cameras.",
+        "Mapped photographs are one folder of one device, which `veil privatize` releases by its defaults. In subspaces what a "
+        "map of its raw features uses leaves, and nothing else. Words leave of each photograph by itself, and so does a query.",
         "Queries are asked on the raw map. Localized: a pose that is not wrong. Wrong: a center off by more than "
         f"{100 * WRONG_SHARE:g} % of the extent of the reference's cameras, or a turn of more than {WRONG_DEG:g} degrees.",
         f"Region holds: poses whose claimed {100 * LEVEL:g} % region holds the reference, of those that claim one. The region "
         "is that of the query on a map that is exact. Errors of map and reference are in the misses.",
         f"Attacks: percent of the attacked descriptors within {WITHIN:g} of their length by the best attack. It has one "
-        f"upload, or those of the {OTHERS} nearest photographs beside it, or those of near repeats among them. At most "
-        f"{ATTACKED} queries are attacked, {options.features} features of each.",
+        f"upload, or those of the {OTHERS} nearest photographs beside it, or those of near repeats among them.",
+        f"Attacked are queries, {ATTACKED} at most, and {options.features} features of each. The uploads beside them are those "
+        "that the private map is made of, and other queries. Photographs of the map are not attacked here.",
         f"Attacks on one upload have {RUN_SECONDS:g} processor seconds together, and those that compare uploads as many again.",
         "An attack without time for all features runs on fewer of them, drawn at random. Below "
         f"{100 * LEAST_PART:g} % of the features it is not the best.",
-        "The vertex attack is left out: behind the compression it takes some ten seconds for each descriptor.",
+        "The vertex attack is left out: it never recovered most (docs/choose.md).",
         "Named: percent of words that an attack names right, which gives a descriptor to the size of the word's cell.",
         "The attacker has all that is public, the raw map among it, and trained networks. It lacks the secret and the decoys.",
         "Near repeats are photographs that one affine map of the picture leads onto each other, half of their matches or more. "

@@ -1,6 +1,7 @@
 """Pages of results: templates whose numbers are cells of records.
 
-`{{name}}` on a line of its own is the first table of a record, and `{{name | 2}}` its second. In a sentence,
+`{{name}}` on a line of its own is the first table of a record, and `{{name | 2}}` its second. Sentences of a last column `note`
+stand below the table, each once, as they would make its rows high. In a sentence,
 `{{name | row | column}}` is a cell of the first table, `{{name | 2 | row | column}}` one of the second, and
 `{{name | setting}}` a setting. Epsilons of words come with what they mean: tables have columns of it, and
 `{{name | true word sent}}` computes it from settings (`laws`). Any other digit in a page fails, unless it stands in code, an
@@ -11,10 +12,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 
 from veil.errors import InputError
 from veil_lab.results.laws import law_told, with_law
-from veil_lab.results.record import ResultRecord
+from veil_lab.results.record import ResultRecord, ResultTable
 
 _CITED = re.compile(r"\{\{([^{}]*)\}\}")
 # What may hold digits: code, equations, targets of links, numbered things of papers, citations, names and versions.
@@ -59,7 +61,7 @@ def _cited(parts: list[str], records: Mapping[str, ResultRecord]) -> str:
         raise InputError(f"record {name} has {len(record.tables)} tables, and no table {number}")
     match rest:
         case []:
-            return f"{with_law(record.tables[number - 1], record.settings).markdown()}\n\n{source(record)}"
+            return f"{_shown(with_law(record.tables[number - 1], record.settings))}\n\n{source(record)}"
         case [setting]:
             told = record.settings.get(setting) or law_told(record.settings, setting)
             if told is None:
@@ -70,6 +72,16 @@ def _cited(parts: list[str], records: Mapping[str, ResultRecord]) -> str:
                 raise InputError(f"table {number} of record {name} has no cell {row!r}, {column!r}")
             return cell
     raise InputError(f"a citation has a record, a table, a row and a column at most, not {' | '.join(parts)!r}")
+
+
+def _shown(table: ResultTable) -> str:
+    """The table in Markdown, with the sentences of a last column `note` numbered below it."""
+    if table.columns[-1] != "note":
+        return table.markdown()
+    notes = list(dict.fromkeys(row[-1] for row in table.rows if row[-1] not in ("", "-")))
+    number = {note: str(place) for place, note in enumerate(notes, start=1)}
+    numbered = replace(table, rows=tuple((*row[:-1], number.get(row[-1], "")) for row in table.rows))
+    return "\n".join([numbered.markdown(), "", *(f"{place}. {note}" for note, place in number.items())])
 
 
 def source(record: ResultRecord) -> str:

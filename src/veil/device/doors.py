@@ -46,6 +46,9 @@ from veil.progress import Progress, Steps, silent
 from veil.scene import MappedImage
 from veil.wire.message import Message
 
+# Fewer photographs have no map of which anything could be learned. More than these take hours and gigabytes on a device.
+LEAST_FOR_MAP, MOST_FOR_MAP = 3, 1000
+
 
 def published(image: Message | Features) -> LoadedImage:
     """The image of a message, or of raw features that their owner makes public."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Literal
@@ -30,7 +30,7 @@ from veil.matching.inverted_index import InvertedIndex, index_map
 from veil.mechanisms.profile import Profile
 from veil.mechanisms.public import publish
 from veil.mechanisms.release import HideInLines, privatize, privatize_words
-from veil.mechanisms.selection import EVERYTHING, Selection
+from veil.mechanisms.selection import EVERYTHING, ChosenFeatures, Selection, usual_selection
 from veil.places.held_map import Map
 from veil.places.poses.answer import Localization, NoPose
 from veil.places.poses.by_distance import localize
@@ -63,7 +63,7 @@ class FormSetting:
 
     name: str
     descriptors: Literal["raw", "subspaces", "words"]
-    selection: Selection = EVERYTHING
+    selection: Selection | ChosenFeatures = EVERYTHING
     epsilon: float | None = None
     lines: bool = False
     gravity: bool = True
@@ -154,11 +154,12 @@ def released_as(
             features, mechanism=law, dictionary=dictionary, randomness=randomness, lines=lines, features_sent=WORDS_SENT
         ).upload
     profile, selection = Profile.hardened(quantized=features.is_quantized), setting.selection
+    most = (usual_selection(profile) if isinstance(selection, ChosenFeatures) else selection).features or len(features)
     return privatize(
         features,
         profile=profile,
         compression=pools.codebook.compression,
-        decoys=in_runs(pools.decoys, (selection.features or len(features)) * profile.decoy_count),
+        decoys=in_runs(pools.decoys, most * profile.decoy_count),
         randomness=randomness,
         lines=lines,
         selection=selection,
@@ -169,7 +170,8 @@ def released_as(
 class FormScene:
     """A map with held-out photographs, and releases of a place's photographs in each form, each made once.
 
-    `words` is the dictionary, None for one of the mapped photographs; releases are drawn from `secret`.
+    `words` is the dictionary, None for one of the mapped photographs; releases are drawn from `secret`. Of photographs in
+    `chosen` these features leave in subspaces, whatever the form selects.
     """
 
     fold: Fold
@@ -177,6 +179,7 @@ class FormScene:
     options: FormOptions
     metric: bool = False
     words: Codebook | None = None
+    chosen: Mapping[str, ChosenFeatures] = field(default_factory=dict)
     secret: Secure = field(default_factory=fresh)
 
     def __post_init__(self) -> None:
@@ -258,7 +261,8 @@ class FormScene:
     def _made(self, setting: FormSetting, features: Features, name: str) -> Message:
         down = self.fold.place.down.get(name) if setting.gravity else None
         dictionary = self.dictionary if setting.descriptors == "words" else None
-        made = released_as(setting, features, self.pools, dictionary=dictionary, randomness=self.secret, gravity=down)
+        form = replace(setting, selection=self.chosen.get(name, setting.selection))
+        made = released_as(form, features, self.pools, dictionary=dictionary, randomness=self.secret, gravity=down)
         if setting.epsilon is None or down is None or not isinstance(made, Upload):
             return made
         return replace(made, gravity=tilted(down, GRAVITY_SIGMA_DEG, name))

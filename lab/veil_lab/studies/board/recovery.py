@@ -25,7 +25,7 @@ SCORED = tuple(attack for attack in ATTACKS if attack.units in ("descriptor", "w
 """Attacks that may be the best one: those that estimate descriptors or name words.
 
 Three others need what the attacker lacks: an oracle, the pool of decoys, or raw photographs of the place. The vertex attack
-takes ten seconds for each descriptor behind a compression, and never recovered most (docs/choose.md).
+never recovered most (docs/choose.md), and searches long.
 """
 # An attack is not the best if it had time for a smaller part of the features than this.
 LEAST_PART = 0.1

@@ -12,11 +12,12 @@ from typing import TypeVar
 
 import numpy as np
 
-from veil.device.doors import map_images
+from veil.device.doors import LEAST_FOR_MAP, MOST_FOR_MAP, map_images, selected_by_map
 from veil.errors import InputError
 from veil.features import Features
 from veil.geometry.rigid import Rigid
 from veil.geometry.similarity import align_centers, align_poses
+from veil.mechanisms.selection import ChosenFeatures
 from veil.places.built_maps import BuiltMap, MappingOptions
 from veil.places.maps import NoMap
 from veil_lab.studies.board.rows import MapCounts
@@ -42,11 +43,12 @@ def split(names: Iterable[str], every: int) -> tuple[list[str], list[str]]:
 class SplitScene:
     """A scene that is split, with its raw map.
 
-    `mapped` are names of map images, and `seconds` processor seconds of their raw map, which `fold` holds with the queries
-    that have a reference pose.
+    `mapped` are names of map images, `raw` is their raw map, and `seconds` are the processor seconds of it. `fold` holds it
+    with the queries that have a reference pose.
     """
 
     mapped: Sequence[str]
+    raw: BuiltMap
     fold: Fold
     seconds: float
 
@@ -64,7 +66,7 @@ class SplitScene:
         own = {name: pose for name, pose in poses_of(raw).items() if name in place.cam_from_world}
         aligned = align_poses(list(own.values()), [place.cam_from_world[name] for name in own])
         fold = Fold(place=place, held_out=asked, scene=raw.map.scene, reference_from_map=aligned)
-        return SplitScene(mapped=mapped, fold=fold, seconds=seconds)
+        return SplitScene(mapped=mapped, raw=raw, fold=fold, seconds=seconds)
 
     @property
     def reference(self) -> Mapping[str, Rigid]:
@@ -75,6 +77,13 @@ class SplitScene:
     def poses(self) -> dict[str, Rigid]:
         """Poses of the raw map by image name."""
         return {name: image.cam_from_world for name, image in self.fold.scene.images.items()}
+
+    @cached_property
+    def chosen(self) -> dict[str, ChosenFeatures]:
+        """The features that leave of mapped photographs, by name: as from `veil privatize`, of a folder with nothing else."""
+        if not LEAST_FOR_MAP <= len(self.mapped) <= MOST_FOR_MAP:
+            return {}
+        return selected_by_map(self.raw, self.fold.place.features)
 
     def counts(self, poses: Mapping[str, Rigid], seconds: float) -> MapCounts:
         """Counts of a map with these poses by image name."""

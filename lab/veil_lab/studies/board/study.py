@@ -1,10 +1,11 @@
 """Study of the board: any scene in every form, under one rule of which photographs are mapped and which are queries.
 
 A hash of each photograph's name decides, so that nobody chooses. The others of a scene are mapped from raw features, which
-makes the public map that queries are asked on, and from the releases of each form, which makes a private map. Queries are
-released in each form and localized, and some of them attacked: alone, with the uploads of the nearest photographs, and with
-those of near repeats if the scene has any. Where a scene has no reference cameras, the raw map of all its photographs is the
-reference.
+makes the public map that queries are asked on, and from the releases of each form, which makes a private map. They are one
+folder of one device, which `veil privatize` releases by its defaults: what a map uses leaves in subspaces, and nothing else
+(docs/theory/release.md#features-for-a-map). Queries are of other devices. Each is released by itself in each form and
+localized. Some are attacked: alone, with the uploads of the nearest photographs, and with those of near repeats if the scene
+has any. Where a scene has no reference cameras, the raw map of all its photographs is the reference.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ from veil_lab.studies.board.recovery import SCORED, recovered_shares
 from veil_lab.studies.board.rows import BoardOptions, BoardRow, BoardScene, MapCounts, NotRun
 from veil_lab.studies.board.split import SplitScene, poses_of, timed
 from veil_lab.studies.localization.answer_counts import counted
-from veil_lab.studies.localization.false_acceptance import Fold, ReferencePlace
+from veil_lab.studies.localization.false_acceptance import ReferencePlace
 from veil_lab.studies.mapping.reconstruction import distinctive, plain_map
 
 BOARD_FORMS = (
@@ -53,8 +54,9 @@ BOARD_FORMS = (
 )
 """Forms of the board: the defaults of each, and words at an epsilon that localizes with and without gravity."""
 COLMAP = "COLMAP, raw"
-# Queries of a scene that are attacked, further uploads beside the attacked one, and processor seconds of each run.
-ATTACKED, OTHERS, RUN_SECONDS = 2, 4, 15.0
+# Queries of a scene that are attacked, further uploads beside the attacked one, and processor seconds of each run. The first
+# run compiles, too.
+ATTACKED, OTHERS, RUN_SECONDS = 2, 4, 60.0
 # Samples of the search from positions alone, a tenth of the default: with all of them it takes longer than all other forms.
 POSITION_SAMPLES = 2_000_000
 Sent = Mapping[str, Message | Features]
@@ -94,7 +96,7 @@ class BoardStudy:
             )
             count.begin(COLMAP)
             rows = [colmap_row(subject)]
-            released = self.released(subject.fold)
+            released = self.released(subject)
             for setting in self.settings:
                 count.begin(setting.name)
                 rows.append(self._row(setting, subject, released))
@@ -102,9 +104,9 @@ class BoardStudy:
             return replace(facts, reason=error.cause)
         return replace(facts, rows=rows)
 
-    def released(self, fold: Fold) -> FormScene:
+    def released(self, subject: SplitScene) -> FormScene:
         """Releases of the scene's photographs in each form, by a secret that the seed and the name of the scene give."""
-        key = hashlib.sha256(f"board {self.options.seed} {fold.place.name}".encode()).digest()
+        key = hashlib.sha256(f"board {self.options.seed} {subject.fold.place.name}".encode()).digest()
         options = FormOptions(
             photographs=ATTACKED,
             others=OTHERS,
@@ -112,7 +114,14 @@ class BoardStudy:
             seconds=RUN_SECONDS,
             seed=self.options.seed,
         )
-        return FormScene(fold=fold, pools=self.pools, options=options, words=self.dictionary, secret=memoized(Secret(key)))
+        return FormScene(
+            fold=subject.fold,
+            pools=self.pools,
+            options=options,
+            words=self.dictionary,
+            chosen=subject.chosen,
+            secret=memoized(Secret(key)),
+        )
 
     def _row(self, setting: FormSetting, subject: SplitScene, released: FormScene) -> BoardRow:
         if _needs_gravity(setting) and not _has_gravity(subject.fold.place):

@@ -15,7 +15,7 @@ from veil.cli.device.asked_protection import AskedProtection, asked_descriptors,
 from veil.cli.records import add_record_command, json_file, option, positional
 from veil.cli.remedies import phrase
 from veil.device.device import Device, DeviceRelease, MakeRelease, releasing
-from veil.device.doors import select_for_map
+from veil.device.doors import LEAST_FOR_MAP, MOST_FOR_MAP, select_for_map
 from veil.device.protection import HideInSubspaces, HideInWords, Protection
 from veil.errors import InputError, VeilError
 from veil.features import Features
@@ -30,8 +30,6 @@ from veil.mechanisms.selection import ChosenFeatures
 from veil.places.maps import NoMap
 from veil.report.tables import Name, Table, fixed, numbers
 
-# Fewer photographs have no map of which anything could be learned. More than these take hours and gigabytes on a device.
-LEAST_FOR_MAP, MOST_FOR_MAP = 3, 1000
 EXAMPLES = """\
   veil privatize features.h5 -o upload/                           the hardened profile
   veil privatize features.h5 -o upload/ --decoys pool.npz         with a decoy pool of your own (recommended)
