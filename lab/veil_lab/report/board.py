@@ -117,7 +117,7 @@ def sentences(options: BoardOptions) -> list[str]:
         "mapped. A query without a reference pose is left out.",
         "Registered / by raw: images in the map of what is sent, beside those in the map of raw features. Map off: distance "
         "of its cameras from the reference after alignment, in percent of the extent of the reference's cameras.",
-        "Mapped photographs are one folder of one device, which `veil privatize` releases by its defaults. In subspaces what a "
+        "Mapped photographs are one folder of one device, which releases it by the defaults. In subspaces what a "
         "map of its raw features uses leaves, and nothing else. Words leave of each photograph by itself, and so does a query.",
         "Queries are asked on the raw map. Localized: a pose that is not wrong. Wrong: a center off by more than "
         f"{100 * WRONG_SHARE:g} % of the extent of the reference's cameras, or a turn of more than {WRONG_DEG:g} degrees.",
