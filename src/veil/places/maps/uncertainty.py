@@ -111,7 +111,7 @@ def formal_focal_deviations(scene: Scene) -> dict[Camera, float]:
 
 
 def _lacking_lens(scene: Scene) -> dict[Camera, float]:
-    """What the lens model of each camera lacks, as the error of its focal length in formal deviations.
+    """Error of each focal length, in its formal deviations, that a lens model without richer terms lets in.
 
     The terms of a richer lens take more of the squared residuals away than chance does. One of them takes F times as much as
     noise on average, where F is the statistic of lack of fit, and so may the focal length have done (Draper and Smith 1998,
@@ -136,7 +136,7 @@ def lack_of_fit(
     counts: Int64[np.ndarray, "cameras"],
     unknowns: int,
 ) -> Float64[np.ndarray, "cameras"]:
-    """What the lens model of each camera lacks, in formal deviations of its focal length.
+    """Errors of focal lengths, in their formal deviations, by the lack of fit of the lens model of each camera.
 
     `left` are normal equations of the terms of richer lenses and, in the last column, of the residuals, all else eliminated.
     `squares` are the summed squares of the residuals of each camera, of which `sampled` of all `counts` are in these equations,

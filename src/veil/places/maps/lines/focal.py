@@ -194,15 +194,14 @@ class _Fit:
         return gradient + (ratios - self._claimed) / self._prior**2, left + np.diag(self._prior**-2.0)
 
     def lacking(self, ratios: Float64[np.ndarray, "cameras"]) -> Float64[np.ndarray, "cameras"]:
-        """What the lens model of each camera lacks at these focal lengths, in their formal deviations."""
-        seen = self._without_points(ratios, self._noise(ratios), richer=True)
+        """Errors of these focal lengths, in their formal deviations, by the lack of fit of the lens model of each camera."""
+        noise = self._noise(ratios)
+        seen = self._without_points(ratios, noise, richer=True)
         others = 6 * len(self._problem.rotations) + len(ratios)
         left = without_first(seen.normal, others)
         squares = np.bincount(self._camera, weights=(seen.weight * seen.errors**2), minlength=len(ratios))
         counts = np.bincount(self._camera, minlength=len(ratios))
-        return lack_of_fit(
-            left, squares / self._noise(ratios) ** 2, counts, counts, others - FREEDOMS + 3 * len(self._problem.points)
-        )
+        return lack_of_fit(left, squares / noise**2, counts, counts, others - FREEDOMS + 3 * len(self._problem.points))
 
     def _without_points(self, ratios: Float64[np.ndarray, "cameras"], noise: float, *, richer: bool = False) -> _Linearized:
         """Lines as the points show them, with the normal equations of poses, focal lengths and the terms of a `richer` lens."""
