@@ -5,8 +5,8 @@
 
 Scenes are folders as `veil evaluate reconstruction` takes them, with cameras and reference poses. Three maps are made of each,
 each without every third photograph; those left out are asked, as they are and after their pixels were mirrored. `positions` are
-asked near the two mapped photographs that are next by name. A row gives, for both kinds, the numbers of poses, of queries, and
-of refusals that name the mirror, and processor seconds of one query.
+asked near the two mapped photographs that are next by name. A row gives poses of asked queries of one kind, refusals that name
+the mirror, and processor seconds of one query.
 """
 
 from __future__ import annotations
@@ -47,14 +47,13 @@ def main() -> None:
             scene = read_scene(Path(os.environ["VEIL_DATA"]) / name)
             for form in given.forms:
                 ask(scene, form, device, given, counts, seconds)
-    print("form", *(f"{kind}: poses of asked, named a mirror, s" for kind in KINDS), sep=" | ")
+    print("form", "query", "poses of asked", "named a mirror", "s", sep=" | ")
+    print(*["---"] * 5, sep=" | ")
     for form in given.forms:
-        cells = []
         for kind in KINDS:
-            asked = max(1, counts[form, kind, "asked"])
-            poses, named = counts[form, kind, "poses"], counts[form, kind, "named"]
-            cells.append(f"{poses} of {asked}, {named}, {seconds[form, kind] / asked:.2f}")
-        print(form, *cells, sep=" | ", flush=True)
+            asked, poses = counts[form, kind, "asked"], counts[form, kind, "poses"]
+            took = seconds[form, kind] / max(1, asked)
+            print(form, kind, f"{poses} of {asked}", counts[form, kind, "named"], f"{took:.2f}", sep=" | ", flush=True)
 
 
 def ask(

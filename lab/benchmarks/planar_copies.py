@@ -142,7 +142,7 @@ def ask(
                         answer = veil.localize(sent, built.map)
                         answers[form, kind].append((answer, time.process_time() - begun))
                         if isinstance(answer, veil.Localization):
-                            print("accepted:", scene.name, name, draw, kind, form, answer, flush=True)
+                            print("accepted:", scene.name, name, draw, kind, form, answer, file=sys.stderr, flush=True)
 
 
 def main() -> None:
@@ -162,7 +162,8 @@ def main() -> None:
         device = veil.Device(Path(folder) / "home")
         for name in given.scenes:
             ask(read_scene(Path(os.environ["VEIL_DATA"]) / name), given, device, answers)
-    print("form", "kind", "poses of asked", "s a query", "refusals", sep=" | ")
+    print("form", "kind", "poses of asked", "s", "refusals", sep=" | ")
+    print(*["---"] * 5, sep=" | ")
     for (form, kind), own in sorted(answers.items()):
         poses = sum(isinstance(answer, veil.Localization) for answer, _ in own)
         reasons = Counter(" ".join(answer.reason.split()[:5]) for answer, _ in own if isinstance(answer, veil.NoPose))

@@ -12,8 +12,10 @@
 
 A map is right if the median image is within 2 % of the extent of the reference and 2 degrees, after alignment. So is a query's
 pose. Else a map is "covered" if `veil map` notes how badly its positions or focal lengths are known, and the median position is
-within twice what it says of positions. Turns count as wrong unless the focal lengths are noted. A query is if the answer's 95 %
-region holds the reference (pose_coverage.py). The rest is wrong. Seconds are of the processor.
+right or within twice what it says of positions. Turns count as wrong unless the focal lengths are noted. A query is if the
+answer's 95 % region holds the reference (pose_coverage.py). The rest is wrong. Columns of maps: median and largest position
+error in shares of the extent, turn in degrees, cameras whose focal length the map contradicts, and how well it says that it
+knows positions and focal lengths. Seconds are of the processor.
 """
 
 from __future__ import annotations
@@ -51,6 +53,7 @@ SQUARE = "square"
 FACTORS = (0.7, 0.85, 1.2, 1.5)
 DIAGONAL_MM = 43.267  # of full frame
 Verdict = Literal["right", "covered", "wrong", "refused"]
+COLUMNS = ("scene", "case", "verdict", "images", "position", "turn", "contradicted", "positions told", "focal told", "s")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,14 +73,16 @@ class MapErrors:
             return "wrong"
         if turned and "focal lengths" not in check.vague:
             return "wrong"
-        return "covered" if check.uncertainty is not None and position <= 2 * check.uncertainty else "wrong"
+        return "covered" if position <= max(NEAR_SHARE, 2 * (check.uncertainty or 0.0)) else "wrong"
 
-    def __str__(self) -> str:
-        position, turn = (
-            f"{np.median(own):.{digits}f} (max {max(own):.{digits}f})"
-            for own, digits in (([100 * share for share in self.shares], 1), (self.degrees, 2))
+    @property
+    def cells(self) -> tuple[str, str, str]:
+        """Images, position and turn, of the median image and the worst one."""
+        return (
+            f"{self.images}",
+            f"{np.median(self.shares):.1%}, {max(self.shares):.1%}".replace("%", " %"),
+            f"{np.median(self.degrees):.2f}, {max(self.degrees):.2f}",
         )
-        return f"{self.images} images | {position} % | {turn} deg"
 
 
 def extent(poses: Mapping[str, Rigid]) -> float:
@@ -145,27 +150,34 @@ def cut(path: Path, focal_px: float, kind: str, target: Path) -> None:
     picture.crop((left, top, left + sides[0], top + sides[1])).save(target, exif=exif, quality=95)
 
 
+def print_heads(columns: Sequence[str]) -> None:
+    """Begin a table."""
+    print(*columns, sep=" | ")
+    print(*["---"] * len(columns), sep=" | ", flush=True)
+
+
 def report(scene: str, case: str, truth: Mapping[str, Rigid], answer: object, seconds: float) -> Verdict:
-    """Print the line of one map, and return its verdict."""
-    took = f"{seconds:.0f} s"
+    """Print the row of one map (`COLUMNS`), and return its verdict."""
+    took = f"{seconds:.0f}"
     if not isinstance(answer, veil.BuiltMap):
-        print(scene, case, "refused", getattr(answer, "reason", answer), took, sep=" | ", flush=True)
+        print("refused:", scene, case, getattr(answer, "reason", answer), file=sys.stderr, flush=True)
+        print(scene, case, "refused", *["-"] * (len(COLUMNS) - 4), took, sep=" | ", flush=True)
         return "refused"
     check = answer.check
     errors = map_errors({name: image.cam_from_world for name, image in answer.map.scene.images.items()}, truth)
     verdict: Verdict = "wrong" if errors is None else errors.verdict(check)
-    facts = [str(errors or "turned inside out")]
+    told = ["-"] * 3
     if isinstance(check, veil.MapCheck):
-        facts.append(f"{len(check.contradicted_focals)} focal lengths contradicted")
-        facts += [f"uncertainty {check.uncertainty:.2%}"] if check.uncertainty is not None else []
-        facts += [f"focal lengths to {check.focal_deviation:.1%}"] if check.focal_deviation is not None else []
-    print(scene, case, verdict, *facts, took, sep=" | ", flush=True)
+        known = (check.uncertainty, check.focal_deviation)
+        told = [f"{len(check.contradicted_focals)}", *("-" if share is None else f"{100 * share:.1f} %" for share in known)]
+    print(scene, case, verdict, *(errors.cells if errors else "---"), *told, took, sep=" | ", flush=True)
     return verdict
 
 
 def maps(given: argparse.Namespace) -> Counter[Verdict]:
     """Maps of all scenes and cases."""
     verdicts: Counter[Verdict] = Counter()
+    print_heads(COLUMNS)
     for name in given.scenes:
         scene = posed(name)
         names = some(sorted(scene.pictures))
@@ -223,7 +235,7 @@ def queries(given: argparse.Namespace) -> Counter[Verdict]:
                 built = veil.map_images(others, gravity={key: gravity[key] for key in others})
                 if isinstance(built, veil.BuiltMap):
                     ask(given, scene, device, built.map, {key: features[key] for key in held_out}, gravity, counts)
-    print("form", "factor", "right", "covered", "wrong", "refused", sep=" | ")
+    print_heads(("form", "factor", "right", "covered", "wrong", "refused"))
     for (form, factor), own in counts.items():
         print(form, f"{factor:g}", own["right"], own["covered"], own["wrong"], own["refused"], sep=" | ")
     return sum(counts.values(), Counter())
@@ -255,6 +267,7 @@ def ask(
 def motions(given: argparse.Namespace) -> Counter[Verdict]:
     """Answers of maps to turns about one center, a tripod, and two images."""
     verdicts: Counter[Verdict] = Counter()
+    print_heads(COLUMNS)
     for name in given.scenes:
         scene = posed(name)
         names = sorted(scene.pictures)
@@ -280,7 +293,8 @@ def motions(given: argparse.Namespace) -> Counter[Verdict]:
                 label = f"{case}{', focal length guessed' if guess else ''}"
                 truth = {key: scene.cam_from_world.get(key, scene.cam_from_world[names[1]]) for key in asked}
                 if isinstance(answer, veil.BuiltMap):
-                    print(name, label, "wrong", f"a map of {len(answer.map.scene.images)} images", sep=" | ")
+                    row = [f"{len(answer.map.scene.images)}", *["-"] * (len(COLUMNS) - 4)]
+                    print(name, label, "wrong", *row, sep=" | ")
                     verdicts["wrong"] += 1
                 else:
                     verdicts[report(name, label, truth, answer, time.process_time() - begun)] += 1

@@ -252,7 +252,8 @@ class MapCheck:
         if self.uncertainty is not None and self.uncertainty > VAGUE:
             return f"camera positions of this map are {self._known}, and poses in it no better"
         if self.focal_deviation is not None and self.focal_deviation > VAGUE_FOCAL:
-            return f"focal lengths of this map are known to {self.focal_deviation:.0%}, and distances to its points no better"
+            known = f"focal lengths of this map are known to {self.focal_deviation:.0%}"
+            return f"{known}, and distances to its points and turns between its cameras no better"
         return None
 
     @property

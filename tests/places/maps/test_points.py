@@ -156,11 +156,15 @@ def test_a_small_sample_gives_one_ratio_and_a_large_one_two() -> None:
 
 
 def test_thresholds_follow_the_number_of_features() -> None:
-    """By hand: ten wrong matches of a pair pass, at most one half; inliers fall to one half, and not from a thousand on."""
+    """By hand: ten wrong matches of a pair pass, at most one half; inliers fall to one half, and not from a thousand on.
+
+    They do not fall where few of the features match, so that nobody chose them.
+    """
     from veil.places.maps.options import least_inliers, wrong_share
 
     assert [wrong_share(number) for number in (0.0, 15.0, 100.0, 1000.0, 8000.0)] == [0.5, 0.5, 0.1, 0.01, 0.01]
-    assert [least_inliers(30, number) for number in (10.0, 500.0, 600.0, 1000.0, float("inf"))] == [15, 15, 18, 30, 30]
+    assert [least_inliers(30, number, 0.5) for number in (10.0, 500.0, 600.0, 1000.0, float("inf"))] == [15, 15, 18, 30, 30]
+    assert [least_inliers(30, number, 0.3) for number in (10.0, 500.0, 1000.0, float("inf"))] == [30] * 4
 
 
 @pytest.mark.slow

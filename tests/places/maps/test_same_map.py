@@ -33,7 +33,7 @@ def test_a_request_has_one_answer(tmp_path: Path) -> None:
         for run in range(RUNS):
             output = tmp_path / f"run-{run}"
             output.mkdir()
-            settings = pipeline_settings(set(images), images, MapOptions())
+            settings = pipeline_settings(set(images), images, MapOptions(), 1.0)
             request = {
                 "do": "map",
                 "database": str(verification.database),

@@ -26,7 +26,7 @@ from veil.places.maps.images import MapImage, NoMap, Pair, impossible
 from veil.places.maps.loop import Ended, Stuck, mapped
 from veil.places.maps.options import MapOptions, pipeline_settings
 from veil.places.maps.points import ATTEMPTS, CONTRADICTS, Mapper, Proposal, calibrated
-from veil.places.maps.scenes import images_of, model_of, restricted, scene_of
+from veil.places.maps.scenes import images_of, model_of, read_model, restricted, scene_of
 from veil.places.maps.verification import Verification
 from veil.progress import Progress
 from veil.scene import MIN_NECK, MapCheck, Scene
@@ -121,7 +121,8 @@ class FromMap:
         # Without any pair COLMAP would not load an image of the map.
         add_matches(database, self.verification.image_ids, self.common)
         cameras = camera_ids(database)
-        settings = pipeline_settings({*names}, self.images, self.options)
+        matched = self.verification.matched_share(names - self.fixed)
+        settings = pipeline_settings({*names}, self.images, self.options, matched)
         return {
             "do": "map",
             "input": str(self.start),
@@ -131,11 +132,9 @@ class FromMap:
 
     def read(self, output: Path) -> tuple[Path, Scene] | NoMap:
         """The model that grew and its scene; the base where nothing was added."""
-        from veil.colmap import pycolmap
-
         if not (output / "images.bin").is_file():  # COLMAP writes a model that it went on from into the folder itself
             return self.start, self.base
-        return output, scene_of(pycolmap.Reconstruction(output), self.images)
+        return output, scene_of(read_model(output), self.images)
 
 
 class _Growth:

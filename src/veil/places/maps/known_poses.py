@@ -20,7 +20,7 @@ from veil.places.maps.colmap.database import camera_ids
 from veil.places.maps.images import MapImage, NoMap, Pair, impossible, more_matches
 from veil.places.maps.options import LEAST_INLIERS, MapOptions
 from veil.places.maps.points import IMAGES_AT_ONCE
-from veil.places.maps.scenes import add_image, firm, scene_of
+from veil.places.maps.scenes import add_image, firm, read_model, scene_of
 from veil.places.maps.verification import Verification
 from veil.scene import Scene
 
@@ -100,7 +100,7 @@ def _triangulated(
     answer = colmap.run(request, work=max(1.0, len(images) / IMAGES_AT_ONCE))
     if isinstance(answer, Stopped):
         return f"COLMAP's triangulation was stopped: {answer.reason}"
-    made = pycolmap.Reconstruction(output)
+    made = read_model(output)
     if not made.num_points3D():
         return "no match of the images agrees with the poses"
     return firm(scene_of(made, images), LEAST_POINTS) or "too few matches of the images agree with the poses"

@@ -20,6 +20,8 @@ STRICT_SHARE = 0.001
 WRONG_MATCHES = 10
 # Mean number of features of an image from which COLMAP's numbers of inliers hold, and least share of them for fewer features.
 MANY_FEATURES, LEAST_SHARE = 1000, 0.5
+# Features were chosen for a map if this share of them or more has a verified match: of others a fifth has.
+CHOSEN_SHARE = 1 / 3
 # COLMAP's least numbers of inliers of the first pair of a model, and of the pose of an image.
 FIRST_PAIR, NEXT_POSE = 100, 30
 # Limits in pixels of the last adjustment of a map, and the least angle at its points.
@@ -59,8 +61,14 @@ def wrong_share(features: float) -> float:
     return max(WRONG_SHARE, min(0.5, WRONG_MATCHES / max(features, 1.0)))
 
 
-def least_inliers(usual: int, features: float) -> int:
-    """Least number of inliers for a mean number of features, where it is `usual` for many (mapping.md#few-features)."""
+def least_inliers(usual: int, features: float, matched_share: float) -> int:
+    """Least number of inliers for a mean number of features, where it is `usual` for many (mapping.md#few-features).
+
+    It is less only where the features were chosen for a map, so that a large share of them has a verified match. Few features
+    of which few match leave cameras where a mapper happens to put them.
+    """
+    if matched_share < CHOSEN_SHARE:
+        return usual
     return round(usual * min(1.0, max(LEAST_SHARE, features / MANY_FEATURES)))
 
 
@@ -94,8 +102,10 @@ def verification_settings(images: Mapping[str, MapImage], *, again: bool) -> dic
     return settings
 
 
-def pipeline_settings(names: set[str], images: Mapping[str, MapImage], options: MapOptions) -> dict[str, Any]:
-    """Settings of COLMAP's mapper for the images `names`.
+def pipeline_settings(
+    names: set[str], images: Mapping[str, MapImage], options: MapOptions, matched_share: float
+) -> dict[str, Any]:
+    """Settings of COLMAP's mapper for the images `names`; `matched_share` of the features of each have verified matches.
 
     Cameras of known focal length are listed as `constant_cameras` in the request, and are held whatever is refined here.
     """
@@ -109,8 +119,8 @@ def pipeline_settings(names: set[str], images: Mapping[str, MapImage], options: 
         "min_num_matches": LEAST_INLIERS,
         "ba_refine_focal_length": guessed,
         "ba_refine_extra_params": guessed,
-        "mapper.init_min_num_inliers": least_inliers(FIRST_PAIR, features),
-        "mapper.abs_pose_min_num_inliers": least_inliers(NEXT_POSE, features) if least is None else least,
+        "mapper.init_min_num_inliers": least_inliers(FIRST_PAIR, features, matched_share),
+        "mapper.abs_pose_min_num_inliers": least_inliers(NEXT_POSE, features, matched_share) if least is None else least,
         "mapper.abs_pose_refine_focal_length": guessed,
         "mapper.abs_pose_refine_extra_params": guessed,
     }

@@ -42,7 +42,7 @@ from veil.places.maps.options import (
     global_settings,
     pipeline_settings,
 )
-from veil.places.maps.scenes import restricted, scene_of
+from veil.places.maps.scenes import read_model, restricted, scene_of
 from veil.places.maps.uncertainty import MAX_IMAGES
 from veil.places.maps.verification import Verification, VerifiedPair, one_standpoint
 from veil.progress import Progress
@@ -161,18 +161,17 @@ class FromPairs:
 
     def request(self, names: Set[str]) -> dict[str, Any]:
         """Task for the mapper: several models of the images `names`, by the mapper that the options name."""
-        settings = global_settings if self.options.global_mapper else pipeline_settings
+        matched = self.verification.matched_share(names)
+        incremental = pipeline_settings({*names}, self.images, self.options, matched)
         return {
             "do": "map_globally" if self.options.global_mapper else "map",
             "constant_cameras": sorted(self.verification.constant_cameras),
-            "options": settings({*names}, self.images, self.options),
+            "options": global_settings({*names}, self.images, self.options) if self.options.global_mapper else incremental,
         }
 
     def read(self, output: Path) -> tuple[Path, Scene] | NoMap:
         """The model of most images and its scene, or the reason why there is none of enough images."""
-        from veil.colmap import pycolmap
-
-        models = {folder: pycolmap.Reconstruction(folder) for folder in sorted(output.iterdir()) if folder.is_dir()}
+        models = {folder: read_model(folder) for folder in sorted(output.iterdir()) if folder.is_dir()}
         models = {folder: model for folder, model in models.items() if model.num_reg_images() and model.num_points3D()}
         if not models:
             return no_start(self.images, self.verification.pairs)
@@ -266,14 +265,12 @@ class Mapper:
         answer = self.colmap.run(request, work=max(1.0, len(scene.images) / IMAGES_AT_ONCE))
         if isinstance(answer, Stopped):
             return scene
-        from veil.colmap import pycolmap
-
         self.model = output
         adjusted = None if self.beginning.fixed else self._adjusted("completed-again", self.held, scene)
         if adjusted is not None:
             self.model, completed_scene = adjusted
             return completed_scene
-        completed_scene = scene_of(pycolmap.Reconstruction(output), self.images)
+        completed_scene = scene_of(read_model(output), self.images)
         return self._part(completed_scene, scene)
 
     def _settled(self, scene: Scene) -> Scene | FocalTest:
@@ -310,8 +307,6 @@ class Mapper:
 
         None if COLMAP was stopped, or images of the `scene` have no points any more.
         """
-        from veil.colmap import pycolmap
-
         output = self.workdir / f"{kind}-{self.runs}"
         output.mkdir()
         request = {
@@ -327,7 +322,7 @@ class Mapper:
         answer = self.colmap.run(request, work=max(1.0, len(scene.images) / IMAGES_AT_ONCE))
         if isinstance(answer, Stopped):
             return None
-        model = pycolmap.Reconstruction(output)
+        model = read_model(output)
         adjusted = scene_of(model, self.images) if model.num_points3D() else None
         if adjusted is None or not set(scene.images) <= set(adjusted.images):
             return None

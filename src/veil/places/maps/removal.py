@@ -20,7 +20,7 @@ from veil.places.maps.colmap import Colmap, StageLimits, Stopped
 from veil.places.maps.images import NoMap
 from veil.places.maps.lines.stored_maps import adjusted_scene
 from veil.places.maps.points import IMAGES_AT_ONCE
-from veil.places.maps.scenes import images_of, model_of, restricted, scene_of
+from veil.places.maps.scenes import images_of, model_of, read_model, restricted, scene_of
 from veil.places.maps.uncertainty import position_uncertainty
 from veil.scene import MIN_NECK, LineMapCheck, MapCheck, Scene
 
@@ -145,7 +145,6 @@ def _adjusted(
     """The scene adjusted, the check of a map from lines, and the reason if it was not adjusted."""
     if least == LEAST_OF_LINES:
         return *adjusted_scene(scene), None
-    from veil.colmap import pycolmap
 
     model, output = workdir / "left", workdir / "adjusted"
     model.mkdir()
@@ -164,7 +163,7 @@ def _adjusted(
         answer = colmap.run(request, work=max(1.0, len(scene.images) / IMAGES_AT_ONCE))
     if isinstance(answer, Stopped):
         return scene, None, answer.reason
-    reconstruction = pycolmap.Reconstruction(output)
+    reconstruction = read_model(output)
     return (scene_of(reconstruction, images_of(scene)) if reconstruction.num_points3D() else scene), None, None
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,29 @@ from veil.geometry.camera import Camera, as_colmap, from_colmap
 from veil.geometry.rigid import Rigid, rigid_from_colmap
 from veil.places.maps.images import MapImage
 from veil.scene import MappedImage, Scene
+
+
+def read_model(folder: Path) -> Any:
+    """COLMAP's model (`pycolmap.Reconstruction`) in a folder, without images whose cameras are none any more.
+
+    Where few images determine a focal length weakly, a mapper may drive it below zero.
+    """
+    from veil.colmap import pycolmap
+
+    model = pycolmap.Reconstruction(folder)
+    impossible = {camera_id for camera_id, camera in model.cameras.items() if not _is_camera(camera)}
+    if impossible:
+        manager = pycolmap.ObservationManager(model)
+        images = [model.images[image_id] for image_id in model.reg_image_ids()]
+        for frame_id in {image.frame_id for image in images if image.camera_id in impossible}:
+            manager.deregister_frame(frame_id)
+    return model
+
+
+def _is_camera(camera: Any) -> bool:
+    """Whether the parameters of a pycolmap camera are finite, and its focal lengths above zero."""
+    params = np.asarray(camera.params)
+    return bool(np.isfinite(params).all() and (params[camera.focal_length_idxs()] > 0).all())
 
 
 def scene_of(model: Any, images: Mapping[str, MapImage]) -> Scene:

@@ -108,6 +108,15 @@ class Verification:
         joined = any({*pair} <= names and {*pair} & missing and ({*pair} & rest or not rest) for pair in self.pairs)
         return joined and (restored or len(self.pairs) > before)
 
+    def matched_share(self, names: Set[str]) -> float:
+        """Share of the features of the images `names` that are inliers of a verified pair, on average."""
+        held: dict[str, set[int]] = {name: set() for name in names}
+        for pair, entry in self.pairs.items():
+            for name, rows in zip(pair, entry.inliers.T, strict=True):
+                if name in held:
+                    held[name].update(rows.tolist())
+        return float(np.mean([len(rows) / max(1, len(self._images[name].keypoints)) for name, rows in held.items()] or [0.0]))
+
     def forget(self, pairs: Set[Pair]) -> None:
         """Take verified pairs back, also from the database, because something else speaks against them."""
         if pairs:

@@ -27,7 +27,7 @@ from veil.places.maps.focal import contradicted_focals, departed_cameras, known_
 from veil.places.maps.images import MapImage, NoMap, Pair, impossible, more_matches
 from veil.places.maps.options import LAST_PX, MIN_ANGLE_DEG, MapOptions, adjustment_settings
 from veil.places.maps.points import IMAGES_AT_ONCE, build_map
-from veil.places.maps.scenes import restricted, scene_of
+from veil.places.maps.scenes import read_model, restricted, scene_of
 from veil.places.maps.verification import Verification, VerifiedPair
 from veil.progress import Progress
 from veil.scene import Scene
@@ -338,7 +338,7 @@ class _ClusterScenes:
             if isinstance(answer, Stopped):
                 reasons.append(f"the adjustment of {len(cameras)} joined images was stopped: {answer.reason}")
                 return None
-        model = pycolmap.Reconstruction(folders[-1])
+        model = read_model(folders[-1])
         return scene_of(model, self.images) if model.num_points3D() else None
 
 
