@@ -24,6 +24,8 @@ import { memberText } from "./json.js";
 import { type Receipt, type ReceiptLink, receiptOf, requireInChain } from "./receipts.js";
 import { MemoryStore, type Sending, type Store } from "./store.js";
 
+// Ids of maps, as servers make them; no map has a name of this form.
+const MAP_ID = /^m[0-9a-f]{16}$/;
 // Receipts of one server, more than any has; one that lies must not fill the device's memory.
 const MOST_LINKS = 5_000_000;
 
@@ -59,9 +61,14 @@ export class VeilClient {
     return listOf(await this.#get("v1", "maps"), "maps").map(mapOf);
   }
 
-  /** One map by its id. */
-  async map(id: string): Promise<RemoteMap> {
-    return mapOf(await this.#get("v1", "maps", id));
+  /** One map by its id, or by its name if no other map has it. Raises VeilProblem if there is none. */
+  async map(name: string): Promise<RemoteMap> {
+    if (MAP_ID.test(name)) return mapOf(await this.#get("v1", "maps", name));
+    const named = (await this.maps()).filter((map) => map.name === name);
+    if (named.length === 1) return named[0]!;
+    const ids = named.map(({ id }) => id).join(", ");
+    const reason = ids ? `${named.length} maps are called so; give the id of one: ${ids}` : "there is no map of this name";
+    throw new VeilProblem(404, "not-found", "no such map", reason, null);
   }
 
   /**
@@ -82,15 +89,15 @@ export class VeilClient {
     return factsOf(await this.#get("v1", "me", "usage"));
   }
 
-  /** The pose of a message's image on a map; the server keeps nothing of the message. */
+  /** The pose of a message's image on a map, given by id or name; the server keeps nothing of the message. */
   async localize(map: string, message: Uint8Array): Promise<Localization> {
     requireMessage(message);
-    const path = ["v1", "maps", map, "localize"];
+    const path = ["v1", "maps", await this.#idOf(map), "localize"];
     return localizationOf(await this.#connection.json({ method: "POST", path, message }));
   }
 
   /**
-   * Give a message to a map.
+   * Give a message to a map, by its id or name; a name must be looked up before the message is noted.
    *
    * It waits in the store until the server has acknowledged it, so that a retry (`send`) sends the same bytes; the same message
    * again is the same contribution.
@@ -99,7 +106,7 @@ export class VeilClient {
     requireMessage(message);
     const sending: Sending = {
       server: this.#connection.url,
-      map,
+      map: await this.#idOf(map),
       messageSha256: hex(sha256(message)),
       message: message.slice(),
       contribution: "",
@@ -210,6 +217,11 @@ export class VeilClient {
     const { contribution, receiptsHead } = accepted;
     await this.#note({ ...sending, message: null, contribution, receiptsHead });
     return accepted;
+  }
+
+  /** The id of a map; an id needs no answer of the server, which may be away. */
+  async #idOf(map: string): Promise<string> {
+    return MAP_ID.test(map) ? map : (await this.map(map)).id;
   }
 
   async #get(...path: string[]): Promise<unknown> {

@@ -12,6 +12,8 @@ import { fromBase64, thrown, vectors } from "./vectors.js";
 
 const TOKEN = "veil_secret-of-the-token";
 const URL_ = "https://maps.example.org";
+const MAP = "m0123456789abcdef";
+const JOB = { job: "j", state: "done", progress: { step: "", done: 1, total: 1 }, result: {} };
 const MESSAGE = fromBase64(vectors.messages[0].bytes);
 const json = (value, init = {}) => new Response(JSON.stringify(value), init);
 const problem = (status, value, headers = {}) => json(value, { status, headers });
@@ -45,13 +47,31 @@ test("a token goes to one address alone, over TLS or within this machine", async
   assert.equal(url, `${URL_}/veil/v1/maps`);
   assert.equal(headers.Authorization, `Bearer ${TOKEN}`);
   assert.deepEqual([init.redirect, init.credentials, init.referrerPolicy], ["error", "omit", "no-referrer"]);
-  await served(() => json({ map: "m", name: "n", mapped: true, version: 1 })).client.map("../x?y");
+  await served(() => json(JOB)).client.job("../x?y");
 });
 
 test("parts of a path are quoted", async () => {
-  const { asked, client } = served(() => json({ map: "m", name: "n", mapped: true, version: 1 }));
-  await client.map("../x?y#z");
-  assert.equal(asked[0].url, `${URL_}/v1/maps/..%2Fx%3Fy%23z`);
+  const { asked, client } = served(() => json(JOB));
+  await client.job("../x?y#z");
+  assert.equal(asked[0].url, `${URL_}/v1/jobs/..%2Fx%3Fy%23z`);
+});
+
+test("a map is chosen by its id or its name", async () => {
+  const map = (id, name) => ({ map: id, name, mapped: true, version: 1 });
+  const maps = [map(MAP, "door"), map("m0000000000000001", "hall"), map("m0000000000000002", "hall")];
+  const pose = { status: "no pose", reason: "chance", map: MAP };
+  const { asked, client } = served((url) => json(url.endsWith("/localize") ? pose : { maps }));
+  assert.equal((await client.map("door")).id, MAP);
+  for (const name of [MAP, "door"]) {
+    await client.localize(name, MESSAGE);
+    assert.equal(asked.at(-1).url, `${URL_}/v1/maps/${MAP}/localize`);
+  }
+  assert.equal(asked.length, 4, "an id is not looked up");
+  const two = await client.localize("hall", MESSAGE).catch((error) => error);
+  assert.match(two.message, /m0000000000000001, m0000000000000002/);
+  const none = await client.contribute("porch", MESSAGE).catch((error) => error);
+  assert.ok([two, none].every((error) => error instanceof VeilProblem && error.kind === "not-found"));
+  assert.ok(!asked.slice(4).some(({ method }) => method === "POST"), "nothing is sent");
 });
 
 test("errors say what the server said, and never the token", async () => {
@@ -98,8 +118,8 @@ test("nothing but a message is sent", async () => {
   const geopose = new GeoPoseClient({ url: URL_, token: TOKEN, fetch: async (url) => (asked.push(url), json({})) });
   const jpeg = Uint8Array.of(0xff, 0xd8, 0xff, ...new Array(500).fill(0));
   for (const raw of [jpeg, new Uint8Array(0), MESSAGE.slice(0, -1), Uint8Array.of(...MESSAGE, 0)]) {
-    await assert.rejects(client.localize("m", raw), WireError);
-    await assert.rejects(client.contribute("m", raw), WireError);
+    await assert.rejects(client.localize(MAP, raw), WireError);
+    await assert.rejects(client.contribute(MAP, raw), WireError);
     await assert.rejects(geopose.localize(raw), WireError);
   }
   assert.equal(asked.length, 0);
@@ -116,7 +136,7 @@ test("a contribution waits until it is acknowledged, and a retry sends the same 
     return json({ ...accepted, message_sha256: isAway === null ? sha : digest });
   }, { store });
   const digest = Buffer.from(await crypto.subtle.digest("SHA-256", MESSAGE)).toString("hex");
-  await assert.rejects(client.contribute("m", MESSAGE), Unreachable);
+  await assert.rejects(client.contribute(MAP, MESSAGE), Unreachable);
   isAway = false;
   const [accepted] = await client.send();
   assert.deepEqual([accepted.contribution, accepted.job], ["c1", "j"]);
@@ -126,7 +146,7 @@ test("a contribution waits until it is acknowledged, and a retry sends the same 
   const [noted] = await store.transact((held) => ({ result: held.sendings }));
   assert.deepEqual([noted.message, noted.contribution, noted.receiptsHead], [null, "c1", sha]);
   isAway = null;
-  await assert.rejects(client.contribute("m", MESSAGE), /other bytes/);
+  await assert.rejects(client.contribute(MAP, MESSAGE), /other bytes/);
 });
 
 test("answers that are none of veil's are refused, whatever they are", async () => {
@@ -138,10 +158,10 @@ test("answers that are none of veil's are refused, whatever they are", async () 
       const ask = name === "isRunning" ? geopose.isRunning() : client[name]();
       await ask.catch((error) => assert.ok(error instanceof WireError, `${name} of ${JSON.stringify(value)}: ${error}`));
     }
-    for (const ask of [client.map("m"), client.job("j"), client.delete("c"), client.localize("m", MESSAGE)]) {
+    for (const ask of [client.map(MAP), client.job("j"), client.delete("c"), client.localize(MAP, MESSAGE)]) {
       await assert.rejects(ask, WireError);
     }
-    await assert.rejects(client.contribute("m", MESSAGE), WireError);
+    await assert.rejects(client.contribute(MAP, MESSAGE), WireError);
     await assert.rejects(geopose.localize(MESSAGE), WireError);
   }
 });
@@ -152,7 +172,7 @@ test("an answer that is no pose is refused", async () => {
     status: "localized", cam_from_world: pose, camera_center: [-1, -2, -3], covariance: null, turn_deviation_deg: null,
     evidence: { inliers: 30, correspondences: 50, log10_nfa: -20 }, map: "m", map_version: 1,
   };
-  const localized = (value) => served(() => json(value)).client.localize("m", MESSAGE);
+  const localized = (value) => served(() => json(value)).client.localize(MAP, MESSAGE);
   const found = await localized(good);
   assert.deepEqual([found.status, found.camFromWorld, found.evidence.log10Nfa], ["localized", pose, -20]);
   assert.equal(found.camera, null); // an older server

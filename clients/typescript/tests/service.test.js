@@ -30,6 +30,7 @@ test("a service is used from maps to a verified deletion", { skip }, async (t) =
     assert.equal((await client.policy()).message_type, "application/vnd.veil.message");
     assert.ok((await client.maps()).some(({ id, mapped }) => id === map && mapped));
     assert.equal((await client.map(map)).name, "door");
+    assert.equal((await client.map("door")).id, map);
     assert.ok((await client.usage()).used);
   });
 
