@@ -453,7 +453,7 @@ def main() -> None:
     print(*rows[0], sep=" | ")
     print(*["---"] * len(rows[0]), sep=" | ")
     for facts in rows:
-        print(*facts.values(), sep=" | ")
+        print(*("-" if cell is None else cell for cell in facts.values()), sep=" | ")
     print(f"processor seconds of all queries: {sum(one.seconds for one in outcomes):.0f}")
     if given.figure:
         draw(outcomes, given.figure)
