@@ -16,10 +16,10 @@ import numpy as np
 
 from veil.geometry.camera import GUESS, Camera
 from veil.places.maps.images import MapImage
-from veil.places.maps.uncertainty import FLOOR, focal_deviations
+from veil.places.maps.uncertainty import FLOOR, distortion_deviations, focal_deviations
 from veil.scene import ContradictedFocal, MappedImage, Scene
 
-# A contradiction is so many deviations.
+# A contradiction is so many deviations. So is a distortion that no photograph stated.
 CONTRADICTION = 3.0
 # A claim is confirmed by a map that measures the focal length as well as this, and does not contradict it.
 TELLING = 0.03
@@ -29,6 +29,9 @@ LEAST_OBSERVATIONS = 30
 CALIBRATIONS = 3
 # The clearer one of two maps has less than this part of the other's mean error.
 CLEARLY_LESS = 0.8
+
+# The model of guessed cameras; its last parameter is the only one of distortion.
+WITH_DISTORTION = "SIMPLE_RADIAL"
 
 Answer = TypeVar("Answer")
 
@@ -207,6 +210,20 @@ def known_to(scene: Scene, known: Mapping[str, float]) -> float | None:
         return None
     deviations = [1 / math.hypot(1 / measured[image.camera], 1 / known[name]) for name, image in scene.images.items()]
     return float(np.median(deviations))
+
+
+def undetermined_distortions(adjusted: Scene, images: Mapping[str, MapImage]) -> frozenset[str]:
+    """Names of images whose distortion a map moved from zero by less than it can tell (mapping.md#distortion).
+
+    `images` are those that the map was made from, by name, with their own cameras.
+    """
+    bent = {
+        name: abs(image.camera.params[-1])
+        for name, image in adjusted.images.items()
+        if image.camera.model == WITH_DISTORTION and images[name].camera.params[-1] == 0 != image.camera.params[-1]
+    }
+    deviations = distortion_deviations(adjusted) if bent else {}
+    return frozenset(name for name in bent if bent[name] < CONTRADICTION * deviations.get(adjusted.images[name].camera, 0.0))
 
 
 def focal_of(camera: Camera) -> float:

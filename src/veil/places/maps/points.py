@@ -30,6 +30,7 @@ from veil.places.maps.focal import (
     is_clearer,
     known_before,
     known_to,
+    undetermined_distortions,
     with_freed,
 )
 from veil.places.maps.images import MapImage, NoMap, Pair, impossible, more_matches
@@ -161,13 +162,13 @@ class FromPairs:
 
     def request(self, names: Set[str]) -> dict[str, Any]:
         """Task for the mapper: several models of the images `names`, by the mapper that the options name."""
+        known = sorted(self.verification.constant_cameras)
+        if self.options.global_mapper:
+            settings = global_settings({*names}, self.images, self.options)
+            return {"do": "map_globally", "constant_cameras": known, "options": settings}
         matched = self.verification.matched_share(names)
-        incremental = pipeline_settings({*names}, self.images, self.options, matched)
-        return {
-            "do": "map_globally" if self.options.global_mapper else "map",
-            "constant_cameras": sorted(self.verification.constant_cameras),
-            "options": global_settings({*names}, self.images, self.options) if self.options.global_mapper else incremental,
-        }
+        settings = pipeline_settings({*names}, self.images, self.options, matched)
+        return {"do": "map", "constant_cameras": known, "options": settings}
 
     def read(self, output: Path) -> tuple[Path, Scene] | NoMap:
         """The model of most images and its scene, or the reason why there is none of enough images."""
@@ -305,20 +306,22 @@ class Mapper:
     def _adjusted(self, kind: str, held: Set[int], scene: Scene) -> tuple[Path, Scene] | None:
         """The last model, by its folder, after an adjustment by confirmed points that holds the cameras `held`, and its scene.
 
-        None if COLMAP was stopped, or images of the `scene` have no points any more.
+        Distortion that is not determined is left out (mapping.md#distortion). None if COLMAP was stopped, or images of the
+        `scene` have no points any more.
         """
+        adjusted = self._adjusted_once(kind, held, scene, frozenset())
+        if adjusted is None or not (names := undetermined_distortions(adjusted[1], self.images)):
+            return adjusted
+        cameras = camera_ids(self.verification.database)
+        return self._adjusted_once(f"{kind}-straight", held, scene, {cameras[name] for name in names} - held) or adjusted
+
+    def _adjusted_once(self, kind: str, held: Set[int], scene: Scene, undistorted: Set[int]) -> tuple[Path, Scene] | None:
+        """As `_adjusted`, with no distortion of the cameras `undistorted`."""
         output = self.workdir / f"{kind}-{self.runs}"
         output.mkdir()
-        request = {
-            "do": "adjust",
-            "model": str(self.model),
-            "output": str(output),
-            "constant_cameras": sorted(held),
-            "options": adjustment_settings(free=True),
-            "limits_px": LAST_PX,
-            "min_angle_deg": MIN_ANGLE_DEG,
-            "confirmed": True,
-        }
+        settings = {"options": adjustment_settings(free=True), "limits_px": LAST_PX, "min_angle_deg": MIN_ANGLE_DEG}
+        cameras = {"constant_cameras": sorted(held), "undistorted": sorted(undistorted)}
+        request = {"do": "adjust", "model": str(self.model), "output": str(output), "confirmed": True, **settings, **cameras}
         answer = self.colmap.run(request, work=max(1.0, len(scene.images) / IMAGES_AT_ONCE))
         if isinstance(answer, Stopped):
             return None

@@ -94,20 +94,34 @@ def focal_deviations(scene: Scene) -> dict[Camera, float]:
     }
 
 
+def distortion_deviations(scene: Scene) -> dict[Camera, float]:
+    """Standard deviation of a first coefficient of radial distortion of each camera of a map.
+
+    Noise and what the lens model lacks make it up as they do for `focal_deviations`. Empty for more than `MAX_IMAGES` images.
+    """
+    lacking = _lacking_lens(scene)
+    return {camera: math.hypot(FORMAL, lacking[camera]) * formal for camera, (_, formal) in _formal_deviations(scene).items()}
+
+
 def formal_focal_deviations(scene: Scene) -> dict[Camera, float]:
     """Relative standard deviation of the focal length of each camera of a map, as far as noise alone goes.
 
     Poses, points, focal lengths and a first coefficient of distortion are free in the normal equations. The noise is the mean
     residual of the map, at least half a pixel. Empty for more than `MAX_IMAGES` images.
     """
+    return {camera: focal for camera, (focal, _) in _formal_deviations(scene).items()}
+
+
+def _formal_deviations(scene: Scene) -> dict[Camera, tuple[float, float]]:
+    """Deviations of focal length (relative) and distortion of each camera by noise alone, as for `formal_focal_deviations`."""
     if len(scene.images) > MAX_IMAGES:
         return {}
     cameras, noise = _cameras(scene), _noise_px(scene)
     left = without_first(_normal(scene, _linearized(scene)), 6 * len(scene.images))
     # What no photograph determines is as uncertain as a guess.
     left += np.diag(_prior([GUESS.deviation] * len(cameras), noise))
-    covariance = np.linalg.inv(left)
-    return {camera: noise * math.sqrt(covariance[OWN * k, OWN * k]) for k, camera in enumerate(cameras)}
+    deviations = (noise * np.sqrt(np.diag(np.linalg.inv(left)))).reshape(-1, OWN)
+    return {camera: (float(focal), float(distortion)) for camera, (focal, distortion) in zip(cameras, deviations, strict=True)}
 
 
 def _lacking_lens(scene: Scene) -> dict[Camera, float]:

@@ -310,8 +310,6 @@ class _ClusterScenes:
 
     def _adjusted(self, count: int, piece: Piece, cameras: Mapping[str, Camera], reasons: list[str]) -> Scene | None:
         """Scene of a merged piece after adjustment, more points from all verified matches, and adjustment again."""
-        from veil.colmap import pycolmap
-
         folders = [self.workdir / f"joined-{count + 1}-{step}" for step in ("start", "first", "more", "last")]
         for folder in folders:
             folder.mkdir()

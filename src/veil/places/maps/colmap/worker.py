@@ -159,6 +159,9 @@ def _adjust(request: dict[str, Any]) -> dict[str, Any]:
 
     _arm(request["stall_s"])
     model = pycolmap.Reconstruction(request["model"])
+    straight = {camera_id: model.cameras[camera_id].model for camera_id in request.get("undistorted", ())}
+    for camera_id in straight:
+        _remodel(model.cameras[camera_id], pycolmap.CameraModelId.SIMPLE_PINHOLE)
     config, held = pycolmap.BundleAdjustmentConfig(), set(request["constant_cameras"])
     for image_id in model.reg_image_ids():
         config.add_image(image_id)
@@ -183,8 +186,17 @@ def _adjust(request: dict[str, Any]) -> dict[str, Any]:
     if aside:
         _bring_back(model, aside)
         pycolmap.ObservationManager(model).filter_all_points3D(request["limits_px"][-1], request["min_angle_deg"])
+    for camera_id, kind in straight.items():
+        _remodel(model.cameras[camera_id], kind)
     model.write(request["output"])
     return {"adjusted": True}
+
+
+def _remodel(camera: Any, kind: Any) -> None:
+    """Give a camera of one focal length another model of one, without distortion."""
+    focal, x, y = camera.params[:3]
+    camera.model = kind
+    camera.params = [focal, x, y, *[0.0] * (len(camera.params_info.split(",")) - 3)]
 
 
 def _median_error_px(model: Any) -> float:
