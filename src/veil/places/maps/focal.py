@@ -19,7 +19,7 @@ from veil.places.maps.images import MapImage
 from veil.places.maps.uncertainty import FLOOR, distortion_deviations, focal_deviations
 from veil.scene import ContradictedFocal, MappedImage, Scene
 
-# A contradiction is so many deviations. So is a distortion that no photograph stated.
+# Deviations from which on a map contradicts a stated focal length, and determines a distortion that nobody stated.
 CONTRADICTION = 3.0
 # A claim is confirmed by a map that measures the focal length as well as this, and does not contradict it.
 TELLING = 0.03

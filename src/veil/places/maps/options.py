@@ -20,7 +20,7 @@ STRICT_SHARE = 0.001
 WRONG_MATCHES = 10
 # Mean number of features of an image from which COLMAP's numbers of inliers hold, and least share of them for fewer features.
 MANY_FEATURES, LEAST_SHARE = 1000, 0.5
-# Features were chosen for a map if this share of them or more has a verified match: of others a fifth has.
+# Features count as chosen for a map if this share of them or more has a verified match.
 CHOSEN_SHARE = 1 / 3
 # COLMAP's least numbers of inliers of the first pair of a model, and of the pose of an image.
 FIRST_PAIR, NEXT_POSE = 100, 30
