@@ -13,8 +13,8 @@ from scipy.spatial.transform import Rotation
 from veil.geometry.camera import GUESS
 from veil.geometry.rigid import Rigid
 from veil.places.maps import check, uncertainty
-from veil.places.maps.check import MAX_IMAGE_UNCERTAINTY, MIN_IMAGE_MATCHES, doubtful_images
-from veil.places.maps.uncertainty import center_deviations
+from veil.places.maps.check import MAX_IMAGE_UNCERTAINTY, MIN_IMAGE_MATCHES, OPEN_FOCAL, doubtful_images
+from veil.places.maps.uncertainty import center_deviations, open_focals
 from veil.places.maps.verification import VerifiedPair
 from veil.scene import Scene
 from worlds import World, project, world
@@ -124,3 +124,37 @@ def test_an_image_without_points_is_free_and_no_error() -> None:
     scene = replace(scene, images={**scene.images, last: less})
     for known in (None, dict.fromkeys(scene.images, 0.05)):
         assert set(center_deviations(scene, known).values()) == {math.inf}
+
+
+def affine(scene: Scene, place: World, name: str) -> Scene:
+    """The scene with one image taken from two hundred times as far, with as much longer a lens, of what it showed before."""
+    image = scene.images[name]
+    rotation, center = image.cam_from_world.rotation, image.cam_from_world.center
+    depth = float(np.median(image.cam_from_world.apply(scene.points[image.point_rows])[:, 2]))
+    far = Rigid(rotation=rotation, translation=-rotation @ (center - 199 * depth * rotation[2]))
+    camera = replace(place.camera, params=(200 * place.camera.params[0], *place.camera.params[1:]))
+    shown = project(far, scene.points[image.point_rows], camera).astype(np.float32)
+    changed = replace(image, camera=camera, cam_from_world=far, keypoints=shown)
+    return replace(scene, images={**scene.images, name: changed})
+
+
+def test_an_affine_camera_has_no_focal_length() -> None:
+    """Hartley and Zisserman (2004), Sec. 6.3: rays that are parallel tell no focal length. It is named where it was a guess."""
+    place = world("open focal", images=6, points=200)
+    scene = scene_of(place)
+    names = sorted(scene.images)
+    guessed = dict.fromkeys(names, GUESS.deviation)
+    assert open_focals(scene, guessed) == frozenset()
+    far = affine(scene, place, names[2])
+    assert open_focals(far, guessed) == {names[2]}
+    assert open_focals(far, guessed | {names[2]: 0.05}) == frozenset()
+
+
+def test_an_image_of_an_open_focal_length_is_doubtful_however_little_noise_moves_it() -> None:
+    """By hand: it stands so far off that the others, and itself, move by nothing of the extent of the centers."""
+    place = world("open focal", images=6, points=200)
+    name = min(place.poses)
+    scene = affine(scene_of(place), place, name)
+    known = dict.fromkeys(scene.images, GUESS.deviation)
+    assert max(center_deviations(scene, known).values()) < MAX_IMAGE_UNCERTAINTY
+    assert doubtful_images(scene, {}, {}, known) == {name: OPEN_FOCAL}

@@ -15,7 +15,7 @@ from veil.geometry.rigid import Rigid, rotation_angle_deg
 from veil.one_line import one_line
 from veil.places.maps.agreement import contradicting
 from veil.places.maps.images import Pair
-from veil.places.maps.uncertainty import center_deviations, position_uncertainty
+from veil.places.maps.uncertainty import center_deviations, open_focals, position_uncertainty
 from veil.places.maps.verification import VerifiedPair
 from veil.scene import EXPLAINED, GRAVITY_DEG, MapCheck, Scene
 
@@ -26,6 +26,7 @@ MAX_CUT_IMAGES = 300
 MIN_IMAGE_MATCHES, BELOW_ALL, MAX_IMAGE_UNCERTAINTY = 0.8, 0.08, 0.05
 # Why an image is in no map, where nothing more is known.
 TOO_FEW = "too few matches that chance does not explain"
+OPEN_FOCAL = "its points tell nothing of its focal length, or of its distance; give its camera"
 
 
 def gravity_agreement(scene: Scene, gravity: Mapping[str, Float64[np.ndarray, "3"]]) -> tuple[float | None, float | None]:
@@ -59,11 +60,13 @@ def doubtful_images(
 ) -> dict[str, str]:
     """Reasons to leave images out of a map that stands otherwise, by name (mapping.md#the-check).
 
-    The map explains too few matches of an image, or noise alone moves its camera too far. The image with the smallest share is
-    named first, and its pairs do not count for the others. Infinite deviations are those of all images, and name none. `shares`
-    and `pairs` are as for `checked`, `known` as for `veil.places.maps.uncertainty.center_deviations`.
+    The map explains too few matches of an image, noise alone moves its camera too far, or its focal length stays a guess. The
+    image with the smallest share is named first, and its pairs do not count for the others. Infinite deviations are those of
+    all images, and name none. `shares` and `pairs` are as for `checked`, `known` as for
+    `veil.places.maps.uncertainty.center_deviations`.
     """
-    reasons = {
+    reasons = dict.fromkeys(sorted(open_focals(scene, known)), OPEN_FOCAL)
+    reasons |= {
         name: f"noise alone moves it by {deviation:.0%} of the map's extent"
         for name, deviation in center_deviations(scene, known).items()
         if MAX_IMAGE_UNCERTAINTY < deviation < math.inf

@@ -94,6 +94,19 @@ def focal_deviations(scene: Scene) -> dict[Camera, float]:
     }
 
 
+def open_focals(scene: Scene, known: Mapping[str, float]) -> frozenset[str]:
+    """Names of images whose focal length is anybody's guess: noise alone moves it as far as a guess is off, or farther.
+
+    `known` is as for `center_deviations`. Such an image stands at no distance that the map could tell.
+    """
+    formal = formal_focal_deviations(scene)
+    return frozenset(
+        name
+        for name, image in scene.images.items()
+        if known[name] >= GUESS.deviation <= FORMAL * formal.get(image.camera, 0.0)
+    )
+
+
 def distortion_deviations(scene: Scene) -> dict[Camera, float]:
     """Standard deviation of a first coefficient of radial distortion of each camera of a map.
 
