@@ -20,7 +20,7 @@ from veil.geometry.robust.resection_lines import mirrored
 from veil.places.poses import joint
 from veil.places.poses.answer import Localization, NoPose
 from veil.places.poses.by_distance import localize_matches
-from veil.places.poses.joint import _squared, fitted, settled
+from veil.places.poses.joint import _squared, contradicted_focal, fitted, settled
 from veil.places.poses.matches import Estimate, MatchedLines, MatchedPoints
 from veil.places.poses.options import LocalizeOptions
 from veil.places.poses.search import features_of
@@ -94,6 +94,30 @@ def test_a_contradicted_focal_length_is_named(factor: float, focal: FocalPrior, 
     shown = float(words[words.index("of") + 1])
     assert shown == pytest.approx(500, rel=0.03)
     assert f"where {500 * factor:.0f} px are declared, known to {percent} %" in answer.reason
+
+
+@pytest.mark.parametrize("factor", [0.8, 1.25])
+def test_a_contradiction_does_not_hang_on_what_a_held_fit_says_of_itself(factor: float) -> None:
+    """Planted: the fit that the declared focal length holds bends between both, and says that it knows nothing.
+
+    Broken twin: what it says of itself tells no distance of the two focal lengths.
+    """
+    lens, points = declared(factor, GIVEN), WORLD.visible["02"]
+    matched = MatchedPoints(
+        camera=lens,
+        observations=WORLD.keypoints["02"],
+        keypoint_rows=ROWS,
+        point_rows=points,
+        points=WORLD.points,
+        max_error_px=12.0,
+        seed=0,
+    )
+    held = settled(matched, Estimate(pose=TRUTH, camera=lens))
+    assert held.alone is not None
+    vague = replace(held, alone=replace(held.alone, covariance=1e4 * held.alone.covariance))
+    assert joint._apart(matched, held) > 4 and joint._apart(matched, vague) == 0
+    said = contradicted_focal(matched, vague)
+    assert said is not None and said == contradicted_focal(matched, held) and "focal length of 50" in said
 
 
 @pytest.mark.slow

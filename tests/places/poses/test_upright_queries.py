@@ -17,7 +17,7 @@ from veil.geometry.rigid import Rigid, rotation_angle_deg
 from veil.matching.inverted_index import index_map, unshared_log_odds, vocabulary_candidates
 from veil.places.poses.answer import Localization, NoPose
 from veil.places.poses.by_words import localize_words
-from veil.places.poses.evidence import CALIBRATION_DOUBT, contradicts_calibration
+from veil.places.poses.evidence import WEIGHED_DOUBT, contradicts_calibration
 from veil.places.poses.judge import AMBIGUOUS
 from veil.places.poses.matches import Estimate
 from veil.places.poses.options import UprightOptions, WordOptions
@@ -262,7 +262,7 @@ def test_another_camera_is_weighed_as_the_declared_one_is() -> None:
     declared = FreeCamera(pose=estimate.pose, offsets=np.array([zoom, 0.0, 0.0, 0.0, 0.0]))
     other = FreeCamera(pose=TRUTH, offsets=offsets)
     ratio = 2 * math.log(10) * (weighing.weighed(estimate).log10_nfa - free.log10_nfa)
-    assert weighing.doubt(other, declared) == pytest.approx(ratio) and ratio > 10 * CALIBRATION_DOUBT
+    assert weighing.doubt(other, declared) == pytest.approx(ratio) and ratio > 10 * WEIGHED_DOUBT
     behind = FreeCamera(pose=Rigid(rotation=np.diag([1.0, -1.0, -1.0]) @ TRUTH.rotation, translation=TRUTH.translation))
     assert weighing.doubt(behind, declared) == -math.inf
 

@@ -101,9 +101,7 @@ def open_focals(scene: Scene, known: Mapping[str, float]) -> frozenset[str]:
     """
     formal = formal_focal_deviations(scene)
     return frozenset(
-        name
-        for name, image in scene.images.items()
-        if known[name] >= GUESS.deviation <= FORMAL * formal.get(image.camera, 0.0)
+        name for name, image in scene.images.items() if known[name] >= GUESS.deviation <= FORMAL * formal.get(image.camera, 0.0)
     )
 
 

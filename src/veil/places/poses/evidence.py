@@ -38,8 +38,9 @@ FOCAL_RANGE = 1.2
 TOLERANCE = np.array([math.log(FOCAL_RANGE), 0.05, 0.05, 0.025, 0.02])
 UNKNOWN_REACH = math.log(20.0)
 ANY_REACH = np.array([math.log(20.0), 3.0, 3.0, 0.7, 1.0])
-# Beyond this quantile of chi-square (five degrees of freedom, 1e-6) the calibration is rejected; least number of inliers.
-CALIBRATION_DOUBT, LEAST_FOR_CALIBRATION = 36.0, 12
+# Beyond this quantile of chi-square (five degrees of freedom, 1e-3) the calibration is rejected, and beyond that of 1e-6 where
+# not the pairs alone tell: their weight goes in steps. Least number of inliers.
+CALIBRATION_DOUBT, WEIGHED_DOUBT, LEAST_FOR_CALIBRATION = 20.5, 36.0, 12
 # A print in the picture: its focal ratio lies below the tolerance, and nothing else is known. Its fit starts from the shares
 # `PRINTS` of the picture; a camera must fit better by `CLEARLY`, a quantile of chi-square (one degree of freedom, 1e-3).
 PRINT_LEAST = np.array([-math.log(5.0), -3.0, -3.0, -0.1, -0.1])
@@ -227,7 +228,9 @@ def contradicts_calibration(
     if len(rows) < LEAST_FOR_CALIBRATION:
         return False
     observed, declared = matched.normalized(matched.camera), _free(matched, estimate)
-    reach = tolerance(matched.camera) if doubt is None else tolerance(matched.camera, 0.0)
+    reach, limit = (
+        (tolerance(matched.camera), CALIBRATION_DOUBT) if doubt is None else (tolerance(matched.camera, 0.0), WEIGHED_DOUBT)
+    )
     for start in (declared, *(_shrunk(declared, observed.take(rows), share) for share in PRINTS)):
         other = _gathered(matched, observed, start, rows, ANY_REACH, -ANY_REACH)
         if other is None or (np.abs(other.offsets) <= reach).all():
@@ -237,7 +240,7 @@ def contradicts_calibration(
         else:
             near = observed.take(matched.nearest(observed.residuals(other), matched.limit(matched.camera)))
             found = min(doubt(other, declared), doubt(other, near.fitted(other, reach)))
-        if found > CALIBRATION_DOUBT:
+        if found > limit:
             return True
     return False
 

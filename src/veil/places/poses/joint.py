@@ -28,8 +28,8 @@ SAMPLES, SAMPLED = 16, 2
 # Other focal lengths that optima are sought with, in deviations of the declared one (`MOST_HELD` at most), and the deviation of
 # the log with which they are held.
 ZOOMS, HELD = (-1.5, 1.5), 1e-3
-# Numbers of deviations beyond which a focal length is contradicted, and from which on it is looked at.
-FOCAL_SIGMAS, SUSPECT_SIGMAS = 4.0, 2.0
+# Number of deviations beyond which a focal length is contradicted.
+FOCAL_SIGMAS = 4.0
 CONTRADICTED = (
     "the matches show a focal length of {:.0f} px where {:.0f} px are declared, known to {:.2g} %; is the picture cropped, "
     "zoomed or a photograph of a photograph, or its focal length wrong?"
@@ -106,8 +106,6 @@ def contradicted_focal(matched: Matched, estimate: Estimate) -> str | None:
     The one that the pairs alone show is compared with the declared one, in deviations of both.
     """
     prior = matched.camera.focal
-    if _apart(matched, estimate) <= SUSPECT_SIGMAS:
-        return None
     free = fitted(matched, estimate, deviation=max(prior.deviation, GUESS.deviation))
     if free.fit is None:
         return None
