@@ -53,6 +53,9 @@ FRAMED = 0.75
 # Largest numbers of pairs and rounds of the fit of a free calibration. Each round gathers anew the pairs
 # within this multiple of the threshold, until the calibration changes by less than this.
 MOST_FITTED, ROUNDS, WIDE, SETTLED = 256, 8, 2.0, 0.01
+# A second fit begins with all pairs within such multiples of the threshold, one after the other, as the inliers of a wrong pose
+# are those that hide the right camera.
+NARROWING = (16.0, 8.0, 4.0)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -231,8 +234,9 @@ def contradicts_calibration(
     reach, limit = (
         (tolerance(matched.camera), CALIBRATION_DOUBT) if doubt is None else (tolerance(matched.camera, 0.0), WEIGHED_DOUBT)
     )
-    for start in (declared, *(_shrunk(declared, observed.take(rows), share) for share in PRINTS)):
-        other = _gathered(matched, observed, start, rows, ANY_REACH, -ANY_REACH)
+    starts = [(declared, rows), *((_shrunk(declared, observed.take(rows), share), rows) for share in PRINTS)]
+    for start, agreeing in (*starts, _narrowed(matched, observed, declared)):
+        other = _gathered(matched, observed, start, agreeing, ANY_REACH, -ANY_REACH)
         if other is None or (np.abs(other.offsets) <= reach).all():
             continue
         if doubt is None:
@@ -253,13 +257,25 @@ def _gathered(
     The fit is repeated until the camera settles. None if too few pairs agree.
     """
     for _ in range(ROUNDS):
+        if len(rows) < LEAST_FOR_CALIBRATION:
+            return None
         last, camera = camera, observed.take(_few(rows)).fitted(camera, most, least)
         if np.abs(camera.offsets - last.offsets).max() <= SETTLED:
             break
         rows = matched.nearest(observed.residuals(camera), WIDE * matched.limit(matched.camera))
-        if len(rows) < LEAST_FOR_CALIBRATION:
-            return None
     return camera
+
+
+def _narrowed(matched: Matched, observed: Sights, camera: FreeCamera) -> tuple[FreeCamera, Int64[np.ndarray, "_"]]:
+    """The free camera that all pairs near those of a camera lead to as they are narrowed down, and the rows of these pairs."""
+    limit = matched.limit(matched.camera)
+    rows = matched.nearest(observed.residuals(camera), NARROWING[0] * limit)
+    for window in (*NARROWING[1:], WIDE):
+        if len(rows) < LEAST_FOR_CALIBRATION:
+            break
+        camera = observed.take(_few(rows)).fitted(camera, ANY_REACH, -ANY_REACH)
+        rows = matched.nearest(observed.residuals(camera), window * limit)
+    return camera, rows
 
 
 def _doubt(
