@@ -43,6 +43,6 @@ def test_distortion_that_is_there_is_found_and_other_is_not_made_up(tmp_path: Pa
     assert all(params[0] == pytest.approx(FOCAL_PX, rel=0.01) for params in straight)
     bent = {image.camera.params for image in mapped(-0.2, tmp_path / "bent").images.values()}
     assert all(params[-1] == pytest.approx(-0.2, abs=0.02) for params in bent)
-    monkeypatch.setattr("veil.places.maps.points.undetermined_distortions", lambda *_: frozenset())
+    monkeypatch.setattr("veil.places.maps.colmap.adjuster.undetermined_distortions", lambda *_: frozenset())
     twin = {image.camera.params for image in mapped(0.0, tmp_path / "twin").images.values()}
     assert all(params[-1] != 0.0 for params in twin)

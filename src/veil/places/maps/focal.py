@@ -226,6 +226,13 @@ def undetermined_distortions(adjusted: Scene, images: Mapping[str, MapImage]) ->
     return frozenset(name for name in bent if bent[name] < CONTRADICTION * deviations.get(adjusted.images[name].camera, 0.0))
 
 
+def vague_focals(adjusted: Scene, images: Mapping[str, MapImage]) -> frozenset[str]:
+    """Names of images whose focal length was a guess, and that a map of them measures worse than `TELLING`."""
+    guessed = frozenset(name for name in adjusted.images if not images[name].camera.focal_is_known)
+    measured = focal_deviations(adjusted) if guessed else {}
+    return frozenset(name for name in guessed if measured.get(adjusted.images[name].camera, 0.0) > TELLING)
+
+
 def focal_of(camera: Camera) -> float:
     """Geometric mean of a camera's focal lengths, pixels."""
     return math.exp(float(np.mean(np.log(camera.params[: camera.focal_count]))))

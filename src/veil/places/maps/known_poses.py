@@ -18,8 +18,7 @@ from veil.places.maps.check import checked
 from veil.places.maps.colmap import Colmap, Stopped
 from veil.places.maps.colmap.database import camera_ids
 from veil.places.maps.images import MapImage, NoMap, Pair, impossible, more_matches
-from veil.places.maps.options import LEAST_INLIERS, MapOptions
-from veil.places.maps.points import IMAGES_AT_ONCE
+from veil.places.maps.options import IMAGES_AT_ONCE, LEAST_INLIERS, MapOptions
 from veil.places.maps.scenes import add_image, firm, read_model, scene_of
 from veil.places.maps.verification import Verification
 from veil.scene import Scene

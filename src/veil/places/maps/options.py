@@ -28,6 +28,8 @@ FIRST_PAIR, NEXT_POSE = 100, 30
 LAST_PX, MIN_ANGLE_DEG = (4.0,), 1.5
 # Iterations of that adjustment, at most. Of weakly determined focal lengths it needs hundreds, of others some ten.
 MOST_ITERATIONS = 500
+# Mapping more images than this may take longer, in proportion, before it counts as hanging.
+IMAGES_AT_ONCE = 50
 # Trials of RANSAC in the second verification, whose pairs are mostly wrong: enough if a quarter of the matches is right.
 MORE_TRIALS = 2_000
 

@@ -20,6 +20,7 @@ from veil.matching.neighbors import Matches
 from veil.places.maps.agreement import agreement_weights, consistent_groups, explained_shares, seen_by_map
 from veil.places.maps.check import checked, doubtful_images, thinnest_cut
 from veil.places.maps.colmap import Colmap, Stopped
+from veil.places.maps.colmap.adjuster import Adjuster
 from veil.places.maps.colmap.database import camera_ids
 from veil.places.maps.focal import (
     Doubted,
@@ -30,20 +31,17 @@ from veil.places.maps.focal import (
     is_clearer,
     known_before,
     known_to,
-    undetermined_distortions,
     with_freed,
 )
 from veil.places.maps.images import MapImage, NoMap, Pair, impossible, more_matches
 from veil.places.maps.loop import Ended, Stuck, mapped
 from veil.places.maps.options import (
-    LAST_PX,
-    MIN_ANGLE_DEG,
+    IMAGES_AT_ONCE,
     MapOptions,
-    adjustment_settings,
     global_settings,
     pipeline_settings,
 )
-from veil.places.maps.scenes import read_model, restricted, scene_of
+from veil.places.maps.scenes import part_of, read_model, restricted, scene_of
 from veil.places.maps.uncertainty import MAX_IMAGES
 from veil.places.maps.verification import Verification, VerifiedPair, one_standpoint
 from veil.progress import Progress
@@ -51,8 +49,6 @@ from veil.scene import MIN_NECK, MapCheck, Scene
 
 # Runs of mapping, each anew without the images that stopped the run before or contradicted it.
 ATTEMPTS = 5
-# Mapping more images than this may take longer, in proportion, before it counts as hanging.
-IMAGES_AT_ONCE = 50
 # Why an image is left out that other images do not agree with.
 CONTRADICTS = "the map contradicts its pairs with the other images"
 
@@ -272,7 +268,7 @@ class Mapper:
             self.model, completed_scene = adjusted
             return completed_scene
         completed_scene = scene_of(read_model(output), self.images)
-        return self._part(completed_scene, scene)
+        return part_of(completed_scene, scene)
 
     def _settled(self, scene: Scene) -> Scene | FocalTest:
         """The scene of the last model, adjusted by confirmed points (mapping.md#confirmed-points).
@@ -304,39 +300,11 @@ class Mapper:
         return scene
 
     def _adjusted(self, kind: str, held: Set[int], scene: Scene) -> tuple[Path, Scene] | None:
-        """The last model, by its folder, after an adjustment by confirmed points that holds the cameras `held`, and its scene.
-
-        Distortion that is not determined is left out (mapping.md#distortion). None if COLMAP was stopped, or images of the
-        `scene` have no points any more.
-        """
-        adjusted = self._adjusted_once(kind, held, scene, frozenset())
-        if adjusted is None or not (names := undetermined_distortions(adjusted[1], self.images)):
-            return adjusted
-        cameras = camera_ids(self.verification.database)
-        return self._adjusted_once(f"{kind}-straight", held, scene, {cameras[name] for name in names} - held) or adjusted
-
-    def _adjusted_once(self, kind: str, held: Set[int], scene: Scene, undistorted: Set[int]) -> tuple[Path, Scene] | None:
-        """As `_adjusted`, with no distortion of the cameras `undistorted`."""
-        output = self.workdir / f"{kind}-{self.runs}"
-        output.mkdir()
-        settings = {"options": adjustment_settings(free=True), "limits_px": LAST_PX, "min_angle_deg": MIN_ANGLE_DEG}
-        cameras = {"constant_cameras": sorted(held), "undistorted": sorted(undistorted)}
-        request = {"do": "adjust", "model": str(self.model), "output": str(output), "confirmed": True, **settings, **cameras}
-        answer = self.colmap.run(request, work=max(1.0, len(scene.images) / IMAGES_AT_ONCE))
-        if isinstance(answer, Stopped):
-            return None
-        model = read_model(output)
-        adjusted = scene_of(model, self.images) if model.num_points3D() else None
-        if adjusted is None or not set(scene.images) <= set(adjusted.images):
-            return None
-        return output, self._part(adjusted, scene)
-
-    @staticmethod
-    def _part(whole: Scene, scene: Scene) -> Scene:
-        """The images of `scene` in another scene that has them and others."""
-        if set(whole.images) == set(scene.images):
-            return whole
-        return restricted(whole, frozenset(scene.images)) or scene
+        """The last model of the images of a scene, adjusted (`Adjuster.adjusted`)."""
+        assert self.model is not None
+        database = self.verification.database
+        adjuster = Adjuster(images=self.images, workdir=self.workdir, colmap=self.colmap, database=database)
+        return adjuster.adjusted(self.model, scene, held, f"{kind}-{self.runs}")
 
     def _run(self, names: Set[str], attempt: int) -> Scene | NoMap | Stopped:
         """The mapper's model, which runs once more with looser matches of the images that it left out.

@@ -19,7 +19,7 @@ from veil.places.maps.check import step_ratio, thinnest_cut
 from veil.places.maps.colmap import Colmap, StageLimits, Stopped
 from veil.places.maps.images import NoMap
 from veil.places.maps.lines.stored_maps import adjusted_scene
-from veil.places.maps.points import IMAGES_AT_ONCE
+from veil.places.maps.options import IMAGES_AT_ONCE
 from veil.places.maps.scenes import images_of, model_of, read_model, restricted, scene_of
 from veil.places.maps.uncertainty import position_uncertainty
 from veil.scene import MIN_NECK, LineMapCheck, MapCheck, Scene

@@ -125,6 +125,13 @@ def _as_colmap_rigid(rigid: Rigid) -> Any:
     return pycolmap.Rigid3d(np.hstack([rigid.rotation, rigid.translation[:, None]]))
 
 
+def part_of(whole: Scene, scene: Scene) -> Scene:
+    """The images of `scene` in another scene, which has them and others; `scene` itself where nothing is left of them."""
+    if set(whole.images) == set(scene.images):
+        return whole
+    return restricted(whole, frozenset(scene.images)) or scene
+
+
 def restricted(scene: Scene, names: frozenset[str], *, least: int = 2) -> Scene | None:
     """Scene of the images `names` alone, with the points that `least` of them see; None if no point is left.
 

@@ -25,8 +25,8 @@ from veil.places.maps.clusters.view_graph import Cluster, ClusterOptions
 from veil.places.maps.colmap import Colmap, Stopped
 from veil.places.maps.focal import contradicted_focals, departed_cameras, known_before, known_to
 from veil.places.maps.images import MapImage, NoMap, Pair, impossible, more_matches
-from veil.places.maps.options import LAST_PX, MIN_ANGLE_DEG, MapOptions, adjustment_settings
-from veil.places.maps.points import IMAGES_AT_ONCE, build_map
+from veil.places.maps.options import IMAGES_AT_ONCE, LAST_PX, MIN_ANGLE_DEG, MapOptions, adjustment_settings
+from veil.places.maps.points import build_map
 from veil.places.maps.scenes import read_model, restricted, scene_of
 from veil.places.maps.verification import Verification, VerifiedPair
 from veil.progress import Progress

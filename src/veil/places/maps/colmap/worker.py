@@ -5,6 +5,7 @@ time; the timer then ends the process by the signal's default action, which need
 """
 
 import contextlib
+import copy
 import json
 import os
 import signal
@@ -18,6 +19,8 @@ import numpy as np
 
 # Scale of the loss of an adjustment by confirmed points: this share of the points' median error, and at least this (pixels).
 SCALE, LEAST_SCALE_PX = 0.75, 0.1
+# An optimum is another one, and better, if its cost is less than this part of the other's.
+CLEARLY_LESS = 0.99
 # Number of points, each in three images or more, that hold an image, and that two images share at least to be linked.
 HELD_BY, LINKED_BY = 30, 15
 # Threads of the mappers and of adjustments: with more, the same request has several answers (mapping.md#the-same-map-again).
@@ -178,6 +181,7 @@ def _adjust(request: dict[str, Any]) -> dict[str, Any]:
         options.ceres.loss_function_scale = max(LEAST_SCALE_PX, SCALE * _median_error_px(model))
         aside = _set_aside(model)
     _set(options, request["options"])
+    model = _best_start(model, request, options, config)
     for limit_px in request["limits_px"]:
         pycolmap.create_default_bundle_adjuster(options, config, model).solve()
         _arm(request["stall_s"])
@@ -190,6 +194,43 @@ def _adjust(request: dict[str, Any]) -> dict[str, Any]:
         _remodel(model.cameras[camera_id], kind)
     model.write(request["output"])
     return {"adjusted": True}
+
+
+def _best_start(model: Any, request: dict[str, Any], options: Any, config: Any) -> Any:
+    """The model, or one that began with other focal lengths of the cameras `zoomed` and fits the same observations better.
+
+    Before all is adjusted, poses and points are for each of the focal lengths, while the cameras are held.
+    """
+    from veil.colmap import pycolmap
+
+    if not request.get("zoomed"):
+        return model
+    posed = pycolmap.BundleAdjustmentConfig()
+    for image_id in model.reg_image_ids():
+        posed.add_image(image_id)
+    for camera_id in model.cameras:
+        posed.set_constant_cam_intrinsics(camera_id)
+    posed.fix_gauge(pycolmap.BundleAdjustmentGauge.TWO_CAMS_FROM_WORLD)
+
+    def solved(start: Any, config: Any) -> float:
+        summary = pycolmap.create_default_bundle_adjuster(options, config, start).solve()
+        _arm(request["stall_s"])
+        _say({"registered": model.num_reg_images()})
+        return float(summary.ceres_summary.final_cost)
+
+    best = copy.deepcopy(model)
+    least = solved(best, config)
+    for zoom in request["zooms"]:
+        start = copy.deepcopy(model)
+        for camera_id in request["zoomed"]:
+            camera = start.cameras[camera_id]
+            rows = camera.focal_length_idxs()
+            camera.params = [value * zoom if row in rows else value for row, value in enumerate(camera.params)]
+        solved(start, posed)
+        cost = solved(start, config)
+        if cost < CLEARLY_LESS * least:
+            best, least = start, cost
+    return best
 
 
 def _remodel(camera: Any, kind: Any) -> None:
