@@ -148,6 +148,10 @@ def test_an_affine_camera_has_no_focal_length() -> None:
     far = affine(scene, place, names[2])
     assert open_focals(far, guessed) == {names[2]}
     assert open_focals(far, guessed | {names[2]: 0.05}) == frozenset()
+    for name in names:
+        scene = affine(scene, place, name)
+    assert len({image.camera for image in scene.images.values()}) == 1
+    assert open_focals(scene, guessed) == frozenset()  # of one camera, all stand off together
 
 
 def test_an_image_of_an_open_focal_length_is_doubtful_however_little_noise_moves_it() -> None:

@@ -17,7 +17,7 @@ from veil.places.poses import judge as rival_poses
 from veil.places.poses import search as ranked_search
 from veil.places.poses.answer import Localization, NoPose
 from veil.places.poses.by_distance import localize
-from veil.places.poses.evidence import PoseEvidence
+from veil.places.poses.evidence import COIN, PoseEvidence, coin
 from veil.places.poses.judge import ShownPoints
 from veil.places.poses.options import LocalizeOptions
 from veil.places.poses.search import MatchedImages
@@ -202,7 +202,7 @@ def test_features_that_two_poses_explain_say_nothing() -> None:
     here, there = (ShownPoints(point_rows=start + np.arange(34), xy=places) for start in (0, 100))
     assert rival_poses.clearly_better(matched, first, second, here, there)
     assert not rival_poses.clearly_better(matched, second, first, there, here)
-    assert rival_poses.coin(14, 0) < rival_poses.COIN < rival_poses.coin(34, 20)
+    assert coin(14, 0) < COIN < coin(34, 20)
 
 
 @pytest.mark.slow

@@ -14,13 +14,15 @@ from scipy.stats import binom, chi2
 from veil.errors import Remedy
 from veil.forms import Lines
 from veil.geometry.camera import GIVEN, GUESS, UNDISCLOSED, Camera, FocalPrior, zoomed
+from veil.geometry.free_calibration import calibrated
 from veil.geometry.rigid import Rigid, center_covariance, rotation_angle_deg
 from veil.geometry.robust.pose_and_focal import MOST_HELD
 from veil.geometry.robust.resection_lines import mirrored
-from veil.places.poses import joint
+from veil.places.poses import evidence, joint
 from veil.places.poses.answer import Localization, NoPose
 from veil.places.poses.by_distance import localize_matches
-from veil.places.poses.joint import _squared, contradicted_focal, fitted, settled
+from veil.places.poses.evidence import contradicts_calibration
+from veil.places.poses.joint import _squared, agreeing, contradicted_focal, fitted, settled
 from veil.places.poses.matches import Estimate, MatchedLines, MatchedPoints
 from veil.places.poses.options import LocalizeOptions
 from veil.places.poses.search import features_of
@@ -364,3 +366,28 @@ def test_a_guess_is_put_right_from_an_optimum_of_another_focal_length() -> None:
 
 def settled_from(matched: MatchedPoints, start: Estimate) -> Estimate:
     return settled(matched, start, others=matched.held())
+
+
+@pytest.mark.parametrize("offsets", [(-0.4, -0.3, 0.1, -0.1, 0.05), (0.0, 0.3, 0.1, -0.1, 0.05)])
+def test_a_print_is_found_that_the_inliers_of_a_wrong_pose_hide(
+    offsets: tuple[float, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Planted: a print seen as lines, three in four of them wrong, and the pose that the search ends in.
+
+    Broken twin: the fits that begin with the inliers of that pose find no other camera.
+    """
+    random, points = generator("hidden print 2"), WORLD.visible["02"]
+    in_camera = TRUTH.apply(WORLD.points[points])
+    shown = calibrated(in_camera[:, :2] / in_camera[:, 2:], np.array(offsets)) * 500 + [320, 240]
+    moved = random.random(len(points)) < 0.75
+    shown[moved] = random.random((moved.sum(), 2)) * [640, 480]
+    lens = declared(1.0, GIVEN)
+    seen = {**WORLD.keypoints, "02": shown.astype(np.float32)}
+    matched = lines_matched(lens, lines_of(replace(WORLD, camera=lens, keypoints=seen), "02"), ROWS, points)
+    estimate = matched.estimate()
+    assert estimate is not None
+    wrong = settled(matched, estimate)
+    rows = agreeing(matched, wrong)
+    assert contradicts_calibration(matched, wrong, rows)
+    monkeypatch.setattr(evidence, "_narrowed", lambda matched, observed, camera: (camera, rows[:0]))
+    assert not contradicts_calibration(matched, wrong, rows)

@@ -97,12 +97,14 @@ def focal_deviations(scene: Scene) -> dict[Camera, float]:
 def open_focals(scene: Scene, known: Mapping[str, float]) -> frozenset[str]:
     """Names of images whose focal length is anybody's guess: noise alone moves it as far as a guess is off, or farther.
 
-    `known` is as for `center_deviations`. Such an image stands at no distance that the map could tell.
+    Such an image stands at no distance from the others that the map could tell. Images that all have one camera stand off
+    together, and none is named. `known` is as for `center_deviations`.
     """
     formal = formal_focal_deviations(scene)
-    return frozenset(
-        name for name, image in scene.images.items() if known[name] >= GUESS.deviation <= FORMAL * formal.get(image.camera, 0.0)
-    )
+    if len(formal) < 2:
+        return frozenset()
+    is_open = {camera for camera, deviation in formal.items() if FORMAL * deviation >= GUESS.deviation}
+    return frozenset(name for name in known if known[name] >= GUESS.deviation and scene.images[name].camera in is_open)
 
 
 def distortion_deviations(scene: Scene) -> dict[Camera, float]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Float64, Int64
+from scipy.special import bdtrc
 
 from veil.geometry.camera import Camera, as_colmap
 from veil.geometry.free_calibration import FreeCamera, Sights
@@ -38,8 +39,8 @@ FOCAL_RANGE = 1.2
 TOLERANCE = np.array([math.log(FOCAL_RANGE), 0.05, 0.05, 0.025, 0.02])
 UNKNOWN_REACH = math.log(20.0)
 ANY_REACH = np.array([math.log(20.0), 3.0, 3.0, 0.7, 1.0])
-# Beyond this quantile of chi-square (five degrees of freedom, 1e-3) the calibration is rejected, and beyond that of 1e-6 where
-# not the pairs alone tell: their weight goes in steps. Least number of inliers.
+# Beyond this quantile of chi-square (five degrees of freedom, 1e-3) keypoints reject the calibration. Beyond that of 1e-6 lines
+# do, of which each tells one number, and what weighs all of a query in steps. Least number of inliers.
 CALIBRATION_DOUBT, WEIGHED_DOUBT, LEAST_FOR_CALIBRATION = 20.5, 36.0, 12
 # A print in the picture: its focal ratio lies below the tolerance, and nothing else is known. Its fit starts from the shares
 # `PRINTS` of the picture; a camera must fit better by `CLEARLY`, a quantile of chi-square (one degree of freedom, 1e-3).
@@ -53,6 +54,8 @@ FRAMED = 0.75
 # Largest numbers of pairs and rounds of the fit of a free calibration. Each round gathers anew the pairs
 # within this multiple of the threshold, until the calibration changes by less than this.
 MOST_FITTED, ROUNDS, WIDE, SETTLED = 256, 8, 2.0, 0.01
+# Of two poses or cameras the better one is taken if a fair coin would favor it so clearly less often than this.
+COIN = 1e-3
 # A second fit begins with all pairs within such multiples of the threshold, one after the other, as the inliers of a wrong pose
 # are those that hide the right camera.
 NARROWING = (16.0, 8.0, 4.0)
@@ -231,22 +234,23 @@ def contradicts_calibration(
     if len(rows) < LEAST_FOR_CALIBRATION:
         return False
     observed, declared = matched.normalized(matched.camera), _free(matched, estimate)
-    reach, limit = (
-        (tolerance(matched.camera), CALIBRATION_DOUBT) if doubt is None else (tolerance(matched.camera, 0.0), WEIGHED_DOUBT)
-    )
-    starts = [(declared, rows), *((_shrunk(declared, observed.take(rows), share), rows) for share in PRINTS)]
-    for start, agreeing in (*starts, _narrowed(matched, observed, declared)):
-        other = _gathered(matched, observed, start, agreeing, ANY_REACH, -ANY_REACH)
+    by_points = doubt is None and isinstance(matched, MatchedPoints)
+    limit = CALIBRATION_DOUBT if by_points else WEIGHED_DOUBT
+    reach = tolerance(matched.camera) if doubt is None else tolerance(matched.camera, 0.0)
+
+    def is_doubted(other: FreeCamera | None) -> bool:
         if other is None or (np.abs(other.offsets) <= reach).all():
-            continue
+            return False
         if doubt is None:
-            found = _doubt(matched, observed, declared, other, reach, ANY_REACH, -ANY_REACH)
-        else:
-            near = observed.take(matched.nearest(observed.residuals(other), matched.limit(matched.camera)))
-            found = min(doubt(other, declared), doubt(other, near.fitted(other, reach)))
-        if found > limit:
+            return _doubt(matched, observed, declared, other, reach, ANY_REACH, -ANY_REACH) > limit
+        near = observed.take(matched.nearest(observed.residuals(other), matched.limit(matched.camera)))
+        return min(doubt(other, declared), doubt(other, near.fitted(other, reach))) > limit
+
+    for start in (declared, *(_shrunk(declared, observed.take(rows), share) for share in PRINTS)):
+        if is_doubted(_gathered(matched, observed, start, rows, ANY_REACH, -ANY_REACH)):
             return True
-    return False
+    hidden = _gathered(matched, observed, *_narrowed(matched, observed, declared), ANY_REACH, -ANY_REACH)
+    return hidden is not None and _explains_more(matched, observed, hidden, declared) and is_doubted(hidden)
 
 
 def _gathered(
@@ -276,6 +280,18 @@ def _narrowed(matched: Matched, observed: Sights, camera: FreeCamera) -> tuple[F
         camera = observed.take(_few(rows)).fitted(camera, ANY_REACH, -ANY_REACH)
         rows = matched.nearest(observed.residuals(camera), window * limit)
     return camera, rows
+
+
+def _explains_more(matched: Matched, observed: Sights, camera: FreeCamera, other: FreeCamera) -> bool:
+    """Whether clearly more pairs agree with a camera than with another one, of those that agree with one of both (`coin`)."""
+    limit = matched.limit(matched.camera)
+    own, others = (matched.nearest(observed.residuals(one), limit) for one in (camera, other))
+    return coin(len(np.setdiff1d(own, others)), len(np.setdiff1d(others, own))) <= COIN
+
+
+def coin(more: int, less: int) -> float:
+    """Probability of at least `more` heads in `more` + `less` throws of a fair coin."""
+    return float(bdtrc(more - 1, more + less, 0.5)) if more > 0 else 1.0
 
 
 def _doubt(

@@ -16,7 +16,6 @@ from dataclasses import dataclass, field
 import numpy as np
 from jaxtyping import Float64, Int64
 from scipy.spatial import cKDTree
-from scipy.special import bdtrc
 
 from veil.errors import Remedy
 from veil.geometry.camera import as_colmap
@@ -24,7 +23,7 @@ from veil.geometry.gravity_consensus import ConsensusOptions, apart_deg, contrad
 from veil.geometry.robust.acceptance import Acceptance
 from veil.geometry.views import MapViews
 from veil.places.poses.answer import Localization, NoPose
-from veil.places.poses.evidence import NESTED, Doubt, PoseEvidence, beyond_chance, pictured, too_few, weigh
+from veil.places.poses.evidence import COIN, NESTED, Doubt, PoseEvidence, beyond_chance, coin, pictured, too_few, weigh
 from veil.places.poses.joint import contradicted_focal, settled, solved_camera
 from veil.places.poses.matches import Estimate, Matched
 
@@ -62,8 +61,6 @@ TILTED = (
 )
 # Expected share of right poses that the gravity of their queries is taken to contradict.
 TILTED_FALSE_ALARMS = 1e-3
-# Of two poses the better one is taken if a fair coin would favor it so clearly less often than this.
-COIN = 1e-3
 # A feature speaks against a pose if the camera there shows these points around it, times the points for each inlier of the
 # pose that explains the feature, and none of them is an inlier (docs/theory/localization.md#a-place-and-its-copies).
 AROUND = 6
@@ -316,12 +313,6 @@ def _counted(matched: Matched, own: PoseEvidence, other: PoseEvidence, own_shown
     agreeing = np.isin(other_shown.point_rows, matched.point_rows[other.rows])
     _, near = cKDTree(other_shown.xy).query(places, k=np.arange(1, min(around, len(agreeing)) + 1))
     return int((~agreeing[near].any(axis=1)).sum())
-
-
-def coin(more: int, less: int) -> float:
-    """Probability of at least `more` heads in `more` + `less` throws of a fair coin."""
-
-    return float(bdtrc(more - 1, more + less, 0.5)) if more > 0 else 1.0
 
 
 def weakest_rival(inliers: int) -> int:

@@ -19,7 +19,7 @@ from jaxtyping import Float32, Float64
 from veil.forms import Lines
 from veil.geometry.camera import Camera
 from veil.places.poses.answer import Localization, NoPose
-from veil.places.poses.judge import COIN
+from veil.places.poses.evidence import COIN
 
 MIRRORED = (
     "turned over as in a mirror, the query fits the map as well or better (log10 of expected chance poses {:.1f}, as it was "

@@ -28,9 +28,9 @@ from veil.geometry.robust.significance import P3P, SAME_PX, apart, pose_log10_sa
 from veil.geometry.robust.upright_search import Kept, nothing_kept, search_pairs
 from veil.matching.inverted_index import Candidates
 from veil.places.poses.answer import Localization, NoPose
-from veil.places.poses.evidence import PoseEvidence, beyond_chance
+from veil.places.poses.evidence import COIN, PoseEvidence, beyond_chance, coin
 from veil.places.poses.joint import LEAST_FITTED, fitted_to, settled
-from veil.places.poses.judge import COIN, Claim, Contest, WeighedPose, coin, judge, rivals
+from veil.places.poses.judge import Claim, Contest, WeighedPose, judge, rivals
 from veil.places.poses.matches import Estimate, MatchedPoints
 from veil.places.poses.mirror import mirrored_down, mirrored_keypoints, unless_mirrored
 from veil.places.poses.options import PositionOptions, WordOptions
