@@ -11,7 +11,7 @@ from veil.colmap import pycolmap
 from veil.geometry.rigid import Rigid, rigid_from_colmap
 from veil.geometry.similarity import align_poses, pose_error
 from veil.places.maps.colmap import Colmap, StageLimits
-from veil.places.maps.options import LAST_PX, MIN_ANGLE_DEG, adjustment_settings
+from veil.places.maps.options import ADJUSTMENT, LAST_PX, MIN_ANGLE_DEG
 from worlds import generator
 
 FOCAL, WIDTH, HEIGHT = 800.0, 1000, 800
@@ -95,7 +95,7 @@ def adjusted(folder: Path, *, confirmed: bool) -> pycolmap.Reconstruction:
         "model": str(folder),
         "output": str(output),
         "constant_cameras": [1],
-        "options": adjustment_settings(free=False),
+        "options": dict(ADJUSTMENT),
         "limits_px": LAST_PX,
         "min_angle_deg": MIN_ANGLE_DEG,
         "confirmed": confirmed,

@@ -13,7 +13,7 @@ from veil.colmap import pycolmap
 from veil.geometry.rigid import rotation_angle_deg
 from veil.places.maps import StageLimits
 from veil.places.maps.colmap import Colmap
-from veil.places.maps.options import LAST_PX, MIN_ANGLE_DEG, adjustment_settings
+from veil.places.maps.options import ADJUSTMENT, LAST_PX, MIN_ANGLE_DEG
 from worlds import generator
 
 FOCAL_PX, GUESS_PX = 1500.0, 384.0  # planted, and 1.2 times the longer side of the pictures
@@ -27,9 +27,9 @@ def test_an_adjustment_finds_a_long_focal_length(tmp_path: Path) -> None:
     """
     truth = _about_an_object()
     _with_focal(truth, GUESS_PX).write(_folder(tmp_path / "guessed"))
-    held = {"constant_cameras": [1], "options": adjustment_settings(free=False)}
-    free = {"constant_cameras": [], "options": adjustment_settings(free=True)}
-    ended = {**free, "options": {**adjustment_settings(free=True), "ceres.solver_options.max_num_iterations": 50}}
+    held = {"constant_cameras": [1], "options": dict(ADJUSTMENT)}
+    free = {"constant_cameras": [], "options": dict(ADJUSTMENT)}
+    ended = {**free, "options": {**ADJUSTMENT, "ceres.solver_options.max_num_iterations": 50}}
     with Colmap(StageLimits()) as colmap:
         _adjusted(colmap, tmp_path, "guessed", "held", held)
         model = _adjusted(colmap, tmp_path, "held", "free", free)

@@ -30,6 +30,14 @@ LAST_PX, MIN_ANGLE_DEG = (4.0,), 1.5
 MOST_ITERATIONS = 500
 # Mapping more images than this may take longer, in proportion, before it counts as hanging.
 IMAGES_AT_ONCE = 50
+# Settings of a bundle adjustment of a whole model, which refines the cameras that are not held.
+ADJUSTMENT: Mapping[str, Any] = {
+    "refine_focal_length": True,
+    "refine_extra_params": True,
+    "print_summary": False,
+    "ceres.solver_options.function_tolerance": 1e-6,
+    "ceres.solver_options.max_num_iterations": MOST_ITERATIONS,
+}
 # Trials of RANSAC in the second verification, whose pairs are mostly wrong: enough if a quarter of the matches is right.
 MORE_TRIALS = 2_000
 
@@ -129,17 +137,6 @@ def pipeline_settings(
     if len(names) < len(images):
         settings["image_names"] = sorted(names)
     return settings
-
-
-def adjustment_settings(*, free: bool) -> dict[str, Any]:
-    """Settings of a bundle adjustment of a whole model; `free` lets it refine the cameras that are not held."""
-    return {
-        "refine_focal_length": free,
-        "refine_extra_params": free,
-        "print_summary": False,
-        "ceres.solver_options.function_tolerance": 1e-6,
-        "ceres.solver_options.max_num_iterations": MOST_ITERATIONS,
-    }
 
 
 def global_settings(names: set[str], images: Mapping[str, MapImage], options: MapOptions) -> dict[str, Any]:

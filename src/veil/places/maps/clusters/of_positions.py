@@ -23,9 +23,10 @@ from veil.places.maps.clusters.pieces import Piece, merged, piece_of
 from veil.places.maps.clusters.repeated import doubted_pairs
 from veil.places.maps.clusters.view_graph import Cluster, ClusterOptions
 from veil.places.maps.colmap import Colmap, Stopped
+from veil.places.maps.colmap.adjuster import Adjuster
 from veil.places.maps.focal import contradicted_focals, departed_cameras, known_before, known_to
 from veil.places.maps.images import MapImage, NoMap, Pair, impossible, more_matches
-from veil.places.maps.options import IMAGES_AT_ONCE, LAST_PX, MIN_ANGLE_DEG, MapOptions, adjustment_settings
+from veil.places.maps.options import ADJUSTMENT, IMAGES_AT_ONCE, MIN_ANGLE_DEG, MapOptions
 from veil.places.maps.points import build_map
 from veil.places.maps.scenes import read_model, restricted, scene_of
 from veil.places.maps.verification import Verification, VerifiedPair
@@ -310,7 +311,8 @@ class _ClusterScenes:
 
     def _adjusted(self, count: int, piece: Piece, cameras: Mapping[str, Camera], reasons: list[str]) -> Scene | None:
         """Scene of a merged piece after adjustment, more points from all verified matches, and adjustment again."""
-        folders = [self.workdir / f"joined-{count + 1}-{step}" for step in ("start", "first", "more", "last")]
+        name = f"joined-{count + 1}"
+        folders = [self.workdir / f"{name}-{step}" for step in ("start", "first", "more")]
         for folder in folders:
             folder.mkdir()
         write_model(
@@ -321,23 +323,28 @@ class _ClusterScenes:
             database=self.verification.database,
             image_ids=self.verification.image_ids,
         )
-        known = all(image.camera.focal_is_known for image in self.images.values())
+        held = self.verification.constant_cameras
         adjust = {
             "do": "adjust",
-            "constant_cameras": sorted(self.verification.constant_cameras),
-            "options": adjustment_settings(free=not known),
+            "constant_cameras": sorted(held),
+            "options": dict(ADJUSTMENT),
             "min_angle_deg": MIN_ANGLE_DEG,
+            "limits_px": FIRST_PX,
         }
         complete = {"do": "complete", "database": str(self.verification.database), "seed": self.options.seed}
-        steps = [adjust | {"limits_px": FIRST_PX}, complete, adjust | {"limits_px": LAST_PX, "confirmed": True}]
-        for request, source, output in zip(steps, folders, folders[1:], strict=False):
+        for request, source, output in zip((adjust, complete), folders, folders[1:], strict=False):
             asked = request | {"model": str(source), "output": str(output)}
             answer = self.colmap.run(asked, work=max(1.0, len(cameras) / IMAGES_AT_ONCE))
             if isinstance(answer, Stopped):
                 reasons.append(f"the adjustment of {len(cameras)} joined images was stopped: {answer.reason}")
                 return None
         model = read_model(folders[-1])
-        return scene_of(model, self.images) if model.num_points3D() else None
+        if not model.num_points3D():
+            return None
+        scene, database = scene_of(model, self.images), self.verification.database
+        adjuster = Adjuster(images=self.images, workdir=self.workdir, colmap=self.colmap, database=database)
+        last = adjuster.adjusted(folders[-1], scene, held, f"{name}-last")
+        return scene if last is None else last[1]
 
 
 def write_model(

@@ -1,6 +1,7 @@
 """COLMAP in a process that is watched, limited and killed if need be; requests and answers are lines of JSON.
 
-`worker` is the program of that process, `database` its database of images, matches and two-view geometries.
+`worker` is the program of that process, `database` its database of images, matches and two-view geometries, and `adjuster`
+has it adjust the models that it made.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ from veil.places.maps.colmap import Colmap, Stopped
 from veil.places.maps.colmap.database import camera_ids
 from veil.places.maps.focal import undetermined_distortions, vague_focals
 from veil.places.maps.images import MapImage
-from veil.places.maps.options import IMAGES_AT_ONCE, LAST_PX, MIN_ANGLE_DEG, adjustment_settings
+from veil.places.maps.options import ADJUSTMENT, IMAGES_AT_ONCE, LAST_PX, MIN_ANGLE_DEG
 from veil.places.maps.scenes import part_of, read_model, scene_of
 from veil.scene import Scene
 
@@ -64,7 +64,7 @@ class Adjuster:
             "model": str(model),
             "output": str(output),
             "confirmed": True,
-            "options": adjustment_settings(free=True),
+            "options": dict(ADJUSTMENT),
             "limits_px": LAST_PX,
             "min_angle_deg": MIN_ANGLE_DEG,
             "constant_cameras": sorted(held),
