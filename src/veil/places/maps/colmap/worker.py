@@ -19,8 +19,8 @@ import numpy as np
 
 # Scale of the loss of an adjustment by confirmed points: this share of the points' median error, and at least this (pixels).
 SCALE, LEAST_SCALE_PX = 0.75, 0.1
-# An optimum is another one, and better, if its cost is less than this part of the other's.
-CLEARLY_LESS = 0.99
+# Of several starts each has so many iterations, at most. One is better if its cost is less than this part of the other's.
+COMPARED_AFTER, CLEARLY_LESS = 50, 0.99
 # Number of points, each in three images or more, that hold an image, and that two images share at least to be linked.
 HELD_BY, LINKED_BY = 30, 15
 # Threads of the mappers and of adjustments: with more, the same request has several answers (mapping.md#the-same-map-again).
@@ -218,6 +218,8 @@ def _best_start(model: Any, request: dict[str, Any], options: Any, config: Any) 
         _say({"registered": model.num_reg_images()})
         return float(summary.ceres_summary.final_cost)
 
+    settings = options.ceres.solver_options
+    most, settings.max_num_iterations = settings.max_num_iterations, min(settings.max_num_iterations, COMPARED_AFTER)
     best = copy.deepcopy(model)
     least = solved(best, config)
     for zoom in request["zooms"]:
@@ -230,6 +232,7 @@ def _best_start(model: Any, request: dict[str, Any], options: Any, config: Any) 
         cost = solved(start, config)
         if cost < CLEARLY_LESS * least:
             best, least = start, cost
+    settings.max_num_iterations = most
     return best
 
 
