@@ -213,7 +213,7 @@ def _best_start(model: Any, request: dict[str, Any], options: Any, config: Any) 
     posed.fix_gauge(pycolmap.BundleAdjustmentGauge.TWO_CAMS_FROM_WORLD)
 
     def solved(start: Any, config: Any) -> float:
-        summary = pycolmap.create_default_bundle_adjuster(options, config, start).solve()
+        summary: Any = pycolmap.create_default_bundle_adjuster(options, config, start).solve()
         _arm(request["stall_s"])
         _say({"registered": model.num_reg_images()})
         return float(summary.ceres_summary.final_cost)
