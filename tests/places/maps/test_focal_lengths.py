@@ -22,11 +22,11 @@ from veil.matching.pairs import all_pairs
 from veil.places.maps import MapImage, NoMap, build_map
 from veil.places.maps.agreement import seen_by_map
 from veil.places.maps.check import rotation_disagreement
-from veil.places.maps.focal import Doubted, FocalTest, contradicted_focals, focal_deviations, focal_test, with_freed
+from veil.places.maps.focal import Doubted, FocalTest, contradicted_focals, focal_test, with_freed
 from veil.places.maps.growth import grow_map
 from veil.places.maps.points import _is_clearer
 from veil.places.maps.scenes import restricted
-from veil.places.maps.uncertainty import formal_focal_deviations
+from veil.places.maps.uncertainty import known_lenses
 from veil.places.maps.verification import VerifiedPair
 from veil.scene import ContradictedFocal, MapCheck, Scene
 from worlds import World, generator, project, world
@@ -155,7 +155,7 @@ def test_what_the_photographs_do_not_determine_is_not_contradicted(factor: float
         images={n: replace(i, camera=scaled(i.camera, factor, GIVEN)) for n, i in scene.images.items()},
         points=scene.points * [1, 1, factor],
     )
-    assert min(focal_deviations(other).values()) > 0.1
+    assert min(lens.focal for lens in known_lenses(other).values()) > 0.1
     test = focal_test(other, claiming(place, 1.0, FROM_EXIF))
     assert not test.freed and not test.refined
     assert set(test.doubted) == {scaled(place.camera, 1.0, FROM_EXIF)}
@@ -289,8 +289,8 @@ def test_the_deviation_of_a_focal_length_is_that_of_all_unknowns() -> None:
     rest = jacobian[:, 1:]
     alone = jacobian[:, 0] - rest @ np.linalg.lstsq(rest, jacobian[:, 0], rcond=1e-9)[0]
     noise = max(0.5, scene.mean_reprojection_error_px)
-    (deviation,) = formal_focal_deviations(scene).values()
-    assert deviation == pytest.approx(noise / np.linalg.norm(alone), rel=0.02)
+    (lens,) = known_lenses(scene).values()
+    assert lens.formal_focal == pytest.approx(noise / np.linalg.norm(alone), rel=0.02)
 
 
 @pytest.mark.slow

@@ -16,7 +16,7 @@ import numpy as np
 
 from veil.geometry.camera import GUESS, Camera
 from veil.places.maps.images import MapImage
-from veil.places.maps.uncertainty import FLOOR, distortion_deviations, focal_deviations
+from veil.places.maps.uncertainty import FLOOR, known_lenses
 from veil.scene import ContradictedFocal, MappedImage, Scene
 
 # Deviations from which on a map contradicts a stated focal length, and determines a distortion that nobody stated.
@@ -126,7 +126,7 @@ def focal_test(adjusted: Scene, images: Mapping[str, MapImage], fixed: Iterable[
         tested.pop(name, None)
     freed, doubted, untold = {}, {}, {}
     refined, confirmed = set[Camera](), set[Camera]()
-    for camera, deviation in focal_deviations(adjusted).items() if tested else ():
+    for camera, lens in known_lenses(adjusted).items() if tested else ():
         names = [name for name in adjusted.images if name in tested and adjusted.images[name].camera == camera]
         for claimed in dict.fromkeys(tested[name] for name in names):
             own = [name for name in names if tested[name] == claimed]
@@ -135,12 +135,12 @@ def focal_test(adjusted: Scene, images: Mapping[str, MapImage], fixed: Iterable[
             if sum(len(adjusted.images[name].keypoints) for name in own) < LEAST_OBSERVATIONS:
                 continue
             guess = untold[claimed] = replace(claimed, params=scaled(claimed, ratio), focal=GUESS)
-            if abs(math.log(ratio)) > CONTRADICTION * math.hypot(deviation, claimed.focal.deviation):
+            if abs(math.log(ratio)) > CONTRADICTION * math.hypot(lens.focal, claimed.focal.deviation):
                 freed[claimed] = guess
                 continue
-            if deviation <= TELLING:
+            if lens.focal <= TELLING:
                 confirmed.add(claimed)
-            if deviation < claimed.focal.deviation:
+            if lens.focal < claimed.focal.deviation:
                 refined.add(claimed)
             elif abs(math.log(ratio)) > CONTRADICTION * math.hypot(FLOOR, claimed.focal.deviation):
                 doubted[claimed] = guess
@@ -205,10 +205,10 @@ def known_to(scene: Scene, known: Mapping[str, float]) -> float | None:
 
     None for more than `MAX_IMAGES` images.
     """
-    measured = focal_deviations(scene)
+    measured = known_lenses(scene)
     if not measured:
         return None
-    deviations = [1 / math.hypot(1 / measured[image.camera], 1 / known[name]) for name, image in scene.images.items()]
+    deviations = [1 / math.hypot(1 / measured[image.camera].focal, 1 / known[name]) for name, image in scene.images.items()]
     return float(np.median(deviations))
 
 
@@ -222,15 +222,21 @@ def undetermined_distortions(adjusted: Scene, images: Mapping[str, MapImage]) ->
         for name, image in adjusted.images.items()
         if image.camera.model == WITH_DISTORTION and images[name].camera.params[-1] == 0 != image.camera.params[-1]
     }
-    deviations = distortion_deviations(adjusted) if bent else {}
-    return frozenset(name for name in bent if bent[name] < CONTRADICTION * deviations.get(adjusted.images[name].camera, 0.0))
+    lenses = known_lenses(adjusted) if bent else {}
+    return frozenset(
+        name
+        for name in bent
+        if (lens := lenses.get(adjusted.images[name].camera)) is not None and bent[name] < CONTRADICTION * lens.distortion
+    )
 
 
 def vague_focals(adjusted: Scene, images: Mapping[str, MapImage]) -> frozenset[str]:
     """Names of images whose focal length was a guess, and that a map of them measures worse than `TELLING`."""
     guessed = frozenset(name for name in adjusted.images if not images[name].camera.focal_is_known)
-    measured = focal_deviations(adjusted) if guessed else {}
-    return frozenset(name for name in guessed if measured.get(adjusted.images[name].camera, 0.0) > TELLING)
+    lenses = known_lenses(adjusted) if guessed else {}
+    return frozenset(
+        name for name in guessed if (lens := lenses.get(adjusted.images[name].camera)) is not None and lens.focal > TELLING
+    )
 
 
 def focal_of(camera: Camera) -> float:

@@ -80,17 +80,59 @@ def center_deviations(scene: Scene, known: Mapping[str, float] | None = None) ->
     return dict(zip(names, deviations.tolist(), strict=True))
 
 
-def focal_deviations(scene: Scene) -> dict[Camera, float]:
-    """Relative standard deviation of the focal length of each camera of a map.
+@dataclass(frozen=True, kw_only=True)
+class KnownLens:
+    """How well a map knows the lens of a camera.
 
-    It is that of noise alone (`formal_focal_deviations`), made larger as experience has it, and by what the lens model lacks:
-    what a richer lens would take off the residuals may have gone into the focal length (mapping.md, Eq. F1). Nothing
-    deviates by more than a guess. Images of equal cameras share theirs. Empty for more than `MAX_IMAGES` images.
+    `formal_focal` and `formal_distortion` are standard deviations by noise alone, of the logarithm of the focal length and of
+    a first coefficient of radial distortion. `lacking` is the error, in these deviations, that a lens model without richer
+    terms lets in (`lack_of_fit`).
     """
-    lacking = _lacking_lens(scene)
+
+    formal_focal: float
+    formal_distortion: float
+    lacking: float
+
+    @property
+    def focal(self) -> float:
+        """Relative standard deviation of the focal length (mapping.md, Eq. F1); nothing deviates by more than a guess."""
+        return min(math.hypot(math.hypot(FORMAL, self.lacking) * self.formal_focal, FLOOR), GUESS.deviation)
+
+    @property
+    def distortion(self) -> float:
+        """Standard deviation of the first coefficient of radial distortion."""
+        return math.hypot(FORMAL, self.lacking) * self.formal_distortion
+
+
+def known_lenses(scene: Scene) -> dict[Camera, KnownLens]:
+    """How well a map knows the lens of each of its cameras; images of equal cameras share one.
+
+    Poses, points, focal lengths and first coefficients of distortion are free in the normal equations. The noise is the mean
+    residual of the map, at least half a pixel. What a richer lens would take off the residuals may have gone into the focal
+    length. Empty for more than `MAX_IMAGES` images.
+    """
+    if len(scene.images) > MAX_IMAGES:
+        return {}
+    cameras, seen, noise = _cameras(scene), _linearized(scene), _noise_px(scene)
+    poses = 6 * len(scene.images)
+    others = poses + OWN * len(cameras)
+    normal = _normal(scene, seen, richer=True)
+    left = without_first(normal[:others, :others], poses)
+    # What no photograph determines is as uncertain as a guess.
+    left += np.diag(_prior([GUESS.deviation] * len(cameras), noise))
+    formal = (noise * np.sqrt(np.diag(np.linalg.inv(left)))).reshape(-1, OWN)
+    squares = np.bincount(seen.lens, weights=(seen.residual**2).sum(axis=1), minlength=len(cameras))
+    counts = [sum(len(image.keypoints) for image in scene.images.values() if image.camera == camera) for camera in cameras]
+    lacking = lack_of_fit(
+        without_first(normal, others),
+        squares,
+        2 * np.bincount(seen.lens, minlength=len(cameras)),
+        2 * np.array(counts),
+        others - FREEDOMS + 3 * (int(seen.point.max()) + 1),
+    )
     return {
-        camera: min(math.hypot(math.hypot(FORMAL, lacking[camera]) * formal, FLOOR), GUESS.deviation)
-        for camera, formal in formal_focal_deviations(scene).items()
+        camera: KnownLens(formal_focal=float(focal), formal_distortion=float(distortion), lacking=float(error))
+        for camera, (focal, distortion), error in zip(cameras, formal, lacking, strict=True)
     }
 
 
@@ -100,60 +142,11 @@ def open_focals(scene: Scene, known: Mapping[str, float]) -> frozenset[str]:
     Such an image stands at no distance from the others that the map could tell. Images that all have one camera stand off
     together, and none is named. `known` is as for `center_deviations`.
     """
-    formal = formal_focal_deviations(scene)
-    if len(formal) < 2:
+    lenses = known_lenses(scene)
+    if len(lenses) < 2:
         return frozenset()
-    is_open = {camera for camera, deviation in formal.items() if FORMAL * deviation >= GUESS.deviation}
+    is_open = {camera for camera, lens in lenses.items() if FORMAL * lens.formal_focal >= GUESS.deviation}
     return frozenset(name for name in known if known[name] >= GUESS.deviation and scene.images[name].camera in is_open)
-
-
-def distortion_deviations(scene: Scene) -> dict[Camera, float]:
-    """Standard deviation of a first coefficient of radial distortion of each camera of a map.
-
-    Noise and what the lens model lacks make it up as they do for `focal_deviations`. Empty for more than `MAX_IMAGES` images.
-    """
-    lacking = _lacking_lens(scene)
-    return {camera: math.hypot(FORMAL, lacking[camera]) * formal for camera, (_, formal) in _formal_deviations(scene).items()}
-
-
-def formal_focal_deviations(scene: Scene) -> dict[Camera, float]:
-    """Relative standard deviation of the focal length of each camera of a map, as far as noise alone goes.
-
-    Poses, points, focal lengths and a first coefficient of distortion are free in the normal equations. The noise is the mean
-    residual of the map, at least half a pixel. Empty for more than `MAX_IMAGES` images.
-    """
-    return {camera: focal for camera, (focal, _) in _formal_deviations(scene).items()}
-
-
-def _formal_deviations(scene: Scene) -> dict[Camera, tuple[float, float]]:
-    """Deviations of focal length (relative) and distortion of each camera by noise alone, as for `formal_focal_deviations`."""
-    if len(scene.images) > MAX_IMAGES:
-        return {}
-    cameras, noise = _cameras(scene), _noise_px(scene)
-    left = without_first(_normal(scene, _linearized(scene)), 6 * len(scene.images))
-    # What no photograph determines is as uncertain as a guess.
-    left += np.diag(_prior([GUESS.deviation] * len(cameras), noise))
-    deviations = (noise * np.sqrt(np.diag(np.linalg.inv(left)))).reshape(-1, OWN)
-    return {camera: (float(focal), float(distortion)) for camera, (focal, distortion) in zip(cameras, deviations, strict=True)}
-
-
-def _lacking_lens(scene: Scene) -> dict[Camera, float]:
-    """Error of each focal length, in its formal deviations, that a lens model without richer terms lets in.
-
-    The terms of a richer lens take more of the squared residuals away than chance does. One of them takes F times as much as
-    noise on average, where F is the statistic of lack of fit, and so may the focal length have done (Draper and Smith 1998,
-    Sec. 2.1).
-    """
-    if len(scene.images) > MAX_IMAGES:
-        return {}
-    cameras, seen = _cameras(scene), _linearized(scene)
-    others = 6 * len(scene.images) + OWN * len(cameras)
-    left = without_first(_normal(scene, seen, richer=True), others)
-    unknowns = others - FREEDOMS + 3 * (int(seen.point.max()) + 1)
-    squares = np.bincount(seen.lens, weights=(seen.residual**2).sum(axis=1), minlength=len(cameras))
-    counts = [sum(len(image.keypoints) for image in scene.images.values() if image.camera == camera) for camera in cameras]
-    lacking = lack_of_fit(left, squares, 2 * np.bincount(seen.lens, minlength=len(cameras)), 2 * np.array(counts), unknowns)
-    return dict(zip(cameras, lacking.tolist(), strict=True))
 
 
 def lack_of_fit(
@@ -163,7 +156,11 @@ def lack_of_fit(
     counts: Int64[np.ndarray, "cameras"],
     unknowns: int,
 ) -> Float64[np.ndarray, "cameras"]:
-    """Errors of focal lengths, in their formal deviations, by the lack of fit of the lens model of each camera.
+    """Errors of focal lengths, in their formal deviations, that lens models without richer terms let in, by camera.
+
+    The terms of a richer lens take more of the squared residuals away than chance does. One of them takes F times as much as
+    noise on average, where F is the statistic of lack of fit, and so may the focal length have done (Draper and Smith 1998,
+    Sec. 2.1).
 
     `left` are normal equations of the terms of richer lenses and, in the last column, of the residuals, all else eliminated.
     `squares` are the summed squares of the residuals of each camera, of which `sampled` of all `counts` are in these equations,
