@@ -59,6 +59,8 @@ COIN = 1e-3
 # A second fit begins with all pairs within such multiples of the threshold, one after the other, as the inliers of a wrong pose
 # are those that hide the right camera.
 NARROWING = (16.0, 8.0, 4.0)
+# Such a fit counts where a fair coin would favor it so by the number of pairs less often than this.
+HIDDEN = 1e-2
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -228,8 +230,9 @@ def contradicts_calibration(
     A photograph of a photograph is seen by its own camera followed by a homography: five more parameters, all far off unless it
     fills the picture (docs/theory/localization.md, Eq. 5). The test is the likelihood ratio (Wilks 1938) of the best camera to
     the best one within the tolerance of a declared calibration, with Laplace's law for the distances. The fit begins at the
-    pose's own calibration and at those of the `PRINTS`. It also finds poses that are turned away from the right one. `doubt`
-    takes the place of the ratio where the pairs are not all that tells; the focal length is then known to its deviation.
+    pose's own calibration, at those of the `PRINTS`, and with all pairs near the pose, whose inliers may hide a print. It also
+    finds poses that are turned away from the right one. `doubt` takes the place of the ratio where the pairs are not all that
+    tells; the focal length is then known to its deviation.
     """
     if len(rows) < LEAST_FOR_CALIBRATION:
         return False
@@ -283,10 +286,10 @@ def _narrowed(matched: Matched, observed: Sights, camera: FreeCamera) -> tuple[F
 
 
 def _explains_more(matched: Matched, observed: Sights, camera: FreeCamera, other: FreeCamera) -> bool:
-    """Whether clearly more pairs agree with a camera than with another one, of those that agree with one of both (`coin`)."""
+    """Whether more pairs agree with a camera than with another one, of those that agree with one of both (`HIDDEN`)."""
     limit = matched.limit(matched.camera)
     own, others = (matched.nearest(observed.residuals(one), limit) for one in (camera, other))
-    return coin(len(np.setdiff1d(own, others)), len(np.setdiff1d(others, own))) <= COIN
+    return coin(len(np.setdiff1d(own, others)), len(np.setdiff1d(others, own))) <= HIDDEN
 
 
 def coin(more: int, less: int) -> float:
