@@ -59,7 +59,7 @@ COIN = 1e-3
 # A second fit begins with all pairs within such multiples of the threshold, one after the other, as the inliers of a wrong pose
 # are those that hide the right camera.
 NARROWING = (16.0, 8.0, 4.0)
-# Such a fit counts where a fair coin would favor it so by the number of pairs less often than this.
+# Such a fit counts where a fair coin gives as many more pairs with at most this probability.
 HIDDEN = 1e-2
 
 

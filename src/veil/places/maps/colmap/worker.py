@@ -19,7 +19,7 @@ import numpy as np
 
 # Scale of the loss of an adjustment by confirmed points: this share of the points' median error, and at least this (pixels).
 SCALE, LEAST_SCALE_PX = 0.75, 0.1
-# Of several starts each has so many iterations, at most. One is better if its cost is less than this part of the other's.
+# Most iterations of each of several starts before they are compared, and the part of another's cost below which one is better.
 COMPARED_AFTER, CLEARLY_LESS = 50, 0.99
 # Number of points, each in three images or more, that hold an image, and that two images share at least to be linked.
 HELD_BY, LINKED_BY = 30, 15
@@ -165,13 +165,7 @@ def _adjust(request: dict[str, Any]) -> dict[str, Any]:
     straight = {camera_id: model.cameras[camera_id].model for camera_id in request.get("undistorted", ())}
     for camera_id in straight:
         _remodel(model.cameras[camera_id], pycolmap.CameraModelId.SIMPLE_PINHOLE)
-    config, held = pycolmap.BundleAdjustmentConfig(), set(request["constant_cameras"])
-    for image_id in model.reg_image_ids():
-        config.add_image(image_id)
-    for camera_id in model.cameras:
-        if camera_id in held:
-            config.set_constant_cam_intrinsics(camera_id)
-    config.fix_gauge(pycolmap.BundleAdjustmentGauge.TWO_CAMS_FROM_WORLD)
+    config = _adjusting(model, set(request["constant_cameras"]))
     options = pycolmap.BundleAdjustmentOptions()
     options.ceres.loss_function_type = pycolmap.LossFunctionType.SOFT_L1
     options.ceres.solver_options.num_threads = THREADS
@@ -196,21 +190,30 @@ def _adjust(request: dict[str, Any]) -> dict[str, Any]:
     return {"adjusted": True}
 
 
+def _adjusting(model: Any, held: set[int]) -> Any:
+    """Configuration of an adjustment of all images of a model, which holds the cameras `held`."""
+    from veil.colmap import pycolmap
+
+    config = pycolmap.BundleAdjustmentConfig()
+    for image_id in model.reg_image_ids():
+        config.add_image(image_id)
+    for camera_id in model.cameras:
+        if camera_id in held:
+            config.set_constant_cam_intrinsics(camera_id)
+    config.fix_gauge(pycolmap.BundleAdjustmentGauge.TWO_CAMS_FROM_WORLD)
+    return config
+
+
 def _best_start(model: Any, request: dict[str, Any], options: Any, config: Any) -> Any:
     """The model, or one that began with other focal lengths of the cameras `zoomed` and fits the same observations better.
 
-    Before all is adjusted, poses and points are for each of the focal lengths, while the cameras are held.
+    From each focal length poses and points are adjusted first, with all cameras held, and then everything.
     """
     from veil.colmap import pycolmap
 
     if not request.get("zoomed"):
         return model
-    posed = pycolmap.BundleAdjustmentConfig()
-    for image_id in model.reg_image_ids():
-        posed.add_image(image_id)
-    for camera_id in model.cameras:
-        posed.set_constant_cam_intrinsics(camera_id)
-    posed.fix_gauge(pycolmap.BundleAdjustmentGauge.TWO_CAMS_FROM_WORLD)
+    posed = _adjusting(model, set(model.cameras))
 
     def solved(start: Any, config: Any) -> float:
         summary: Any = pycolmap.create_default_bundle_adjuster(options, config, start).solve()
