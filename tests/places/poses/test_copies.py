@@ -17,8 +17,7 @@ from veil.places.poses import judge as rival_poses
 from veil.places.poses import search as ranked_search
 from veil.places.poses.answer import Localization, NoPose
 from veil.places.poses.by_distance import localize
-from veil.places.poses.evidence import COIN, PoseEvidence, coin
-from veil.places.poses.judge import ShownPoints
+from veil.places.poses.evidence import COIN, PoseEvidence, ShownPoints, coin, covisible
 from veil.places.poses.options import LocalizeOptions
 from veil.places.poses.search import MatchedImages
 from veil.progress import Progress
@@ -187,8 +186,8 @@ def test_no_query_is_compared_with_images_without_end(monkeypatch: pytest.Monkey
 def test_a_camera_is_taken_to_see_what_images_show_that_observe_its_inliers() -> None:
     """By hand: of ten inliers, one image observes two, one observes one, one observes none."""
     observed = [np.array([0, 1, 20]), np.array([9, 21]), np.array([22, 23])]
-    assert rival_poses.covisible(np.arange(10), observed, 24) == [True, True, False]
-    assert rival_poses.covisible(np.arange(11), observed, 24) == [True, False, False]
+    assert covisible(np.arange(10), observed, 24) == [True, True, False]
+    assert covisible(np.arange(11), observed, 24) == [True, False, False]
 
 
 @pytest.mark.usefixtures("unchecked")

@@ -216,6 +216,36 @@ def test_a_photograph_of_the_place_among_other_things_gets_no_pose(kind: str, as
     assert np.linalg.norm(answer.cam_from_world.center - WORLD.poses["02"].center) < 0.15
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("share", [0.8, 0.85])
+def test_lines_of_a_print_end_where_the_map_goes_on(share: float) -> None:
+    """A print of a flat facade, before a busy wall: a camera that stands back fits its lines, but would see more of the facade.
+
+    Such a camera is right, and so is the photograph itself.
+    """
+    place = reshaped(world("wide", points=500), [2, 2, 0.01], [0, 0, 5.94])
+    keypoints, truth, form = place.keypoints["02"], place.poses["02"], place.form("02")
+    around = generator("busy wall").uniform([0, 0], [640, 480], (300, 2))
+    nowhere = unit(np.abs(generator("nothing known").normal(size=(300, 128)))).astype(np.float32)
+
+    def answer(xy: np.ndarray, shown: Points) -> Localization | NoPose:
+        sent = Points(vectors=np.vstack([shown.vectors, nowhere]), space=form.space)
+        return localize(place.camera, at(place, np.vstack([xy, around]), as_lines=True), sent, map_of(place))
+
+    back = Rigid(rotation=truth.rotation, translation=truth.translation + np.array([0, 0, 6 / share - 6]))
+    xy = project(back, place.points, place.camera)
+    inside = ((xy > 0) & (xy < [640, 480])).all(axis=1)
+    for pose, seen, sent in (
+        (truth, keypoints, form),
+        (back, xy[inside], replace(place, visible={"02": np.flatnonzero(inside)}).form("02")),
+    ):
+        right = answer(seen, sent)
+        assert isinstance(right, Localization), right
+        assert np.linalg.norm(right.cam_from_world.center - pose.center) < 0.15
+    told = answer(share * (keypoints - [320, 240]) + [320, 240], form)
+    assert isinstance(told, NoPose) and "photograph of a photograph" in told.reason
+
+
 def test_a_poster_with_an_unknown_focal_length_is_told_by_its_principal_point() -> None:
     unknown = replace(WORLD.camera, model="SIMPLE_PINHOLE", params=(500.0, 320.0, 240.0), focal=GUESS)
     keypoints = WORLD.keypoints["02"]

@@ -75,7 +75,8 @@ def localize(
     matched = unmatched(observations, form)
     if ranked is None:
         matched.match(list(scene.images), progress)
-        answer = localize_matches(camera, observations, *matched.pairs(), scene.points, views=views_of(scene), options=options)
+        pairs = features_of(camera, observations, *matched.pairs(), scene.points, options)
+        answer = judge_pairs(pairs, views_of(scene), options, matched.observed)
     else:
         search = RankedSearch(camera=camera, observations=observations, matched=matched, ranked=ranked, options=options)
         answer = search.answer(progress)

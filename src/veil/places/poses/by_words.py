@@ -29,7 +29,7 @@ from veil.geometry.robust.pose_and_focal import is_searched
 from veil.matching.inverted_index import Candidates, InvertedIndex, unshared_log_odds, vocabulary_candidates
 from veil.matching.retrieval import most_similar
 from veil.places.poses.answer import Localization, NoPose
-from veil.places.poses.evidence import PoseEvidence
+from veil.places.poses.evidence import Observed, PoseEvidence
 from veil.places.poses.judge import ONE_POINT, Claim, PairContest, judge, rivals
 from veil.places.poses.matches import HELD_FACTORS, Estimate, Matched, MatchedLines, MatchedPoints, matched_features, rescaled
 from veil.places.poses.mirror import mirrored_down, mirrored_positions, unless_mirrored
@@ -215,12 +215,13 @@ def localize_candidates(
             reason=f"no pose explains the {count} features with words of the map; is it of this place?", correspondences=count
         )
     word_pose = _WordPose(problem=problem, best=best, candidates=candidates, rows=rows, log10_cameras=math.log10(len(cameras)))
-    claim = word_pose.claim(log10_nfa, count)
+    observed = [scene.images[name].point_rows for name in names] or None
+    claim = word_pose.claim(log10_nfa, count, observed)
     contest = _CandidateContest(
         word_pose=word_pose,
         matched=candidate_pairs(word_pose.known_camera, problem.observations, candidates, scene, names, options),
         views=views_of(scene),
-        observed=[scene.images[name].point_rows for name in names] or None,
+        observed=observed,
     )
     return judge(claim, lambda: rivals(contest, claim, options).equal, options)
 
@@ -243,7 +244,7 @@ class _WordPose:
         """The camera of the search, whose focal length counts as known."""
         return replace(self.problem.camera, focal=REFINED)
 
-    def claim(self, log10_nfa: float, count: int) -> Claim:
+    def claim(self, log10_nfa: float, count: int, observed: Observed | None) -> Claim:
         """The pose and its evidence for the judge; `log10_nfa` is that of one camera, `count` the number of features."""
         problem = self.problem
         matched = matched_features(
@@ -260,6 +261,7 @@ class _WordPose:
             evidence=PoseEvidence(rows=problem.order[self.rows], log10_nfa=log10_nfa + self.log10_cameras),
             matched=matched,
             views=views_of(problem.scene),
+            observed=observed,
             unchecked=self.unchecked,
             against=self.against,
             by_chance=BY_CHANCE,

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Float64, Int64
-from scipy.special import bdtrc
+from scipy.special import bdtr, bdtrc
 
 from veil.geometry.camera import Camera, as_colmap
 from veil.geometry.free_calibration import FreeCamera, Sights
@@ -47,10 +47,12 @@ CALIBRATION_DOUBT, WEIGHED_DOUBT, LEAST_FOR_CALIBRATION = 20.5, 36.0, 12
 PRINT_LEAST = np.array([-math.log(5.0), -3.0, -3.0, -0.1, -0.1])
 PRINT_MOST = np.array([-math.log(FOCAL_RANGE), 3.0, 3.0, 0.1, 0.1])
 PRINTS, CLEARLY = (0.5, 0.75), 10.8
-# The place extends beyond the features if this share of its points lies this part of the picture or more outside their box.
+# The place extends beyond the inliers if this share of its points lies this part of the picture or more outside their box.
 GOES_ON, BORDER = 0.2, 0.05
-# A picture ends before its border if all features lie in a window of this part of its width and height.
+# A picture ends before its border if all features lie in a window of this part of its width and height. For lines it
+# ends, too, if points outside the box are inliers less than this share as often as those inside; by chance so seldom.
 FRAMED = 0.75
+FADED, FADED_CHANCE = 0.5, 1e-3
 # Largest numbers of pairs and rounds of the fit of a free calibration. Each round gathers anew the pairs
 # within this multiple of the threshold, until the calibration changes by less than this.
 MOST_FITTED, ROUNDS, WIDE, SETTLED = 256, 8, 2.0, 0.01
@@ -61,6 +63,13 @@ COIN = 1e-3
 NARROWING = (16.0, 8.0, 4.0)
 # Such a fit counts where a fair coin gives as many more pairs with at most this probability.
 HIDDEN = 1e-2
+
+
+# An image shows what the camera of a pose sees if it observes this share of the pose's inliers.
+COVISIBLE = 0.1
+
+# Rows of the map's points that each of some images observes.
+Observed = Sequence[Int64[np.ndarray, "_"]]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -79,6 +88,46 @@ class PoseEvidence:
     def above_chance(self) -> int:
         """Number of inliers beyond those that chance gives."""
         return max(0, round(len(self.rows) - self.expected))
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class ShownPoints:
+    """Points of the map that a camera shows: rows of the map's points, and their places in the picture in pixels."""
+
+    point_rows: Int64[np.ndarray, "shown"]
+    xy: Float64[np.ndarray, "shown 2"]
+
+    @staticmethod
+    def by(
+        matched: Matched, estimate: Estimate, evidence: PoseEvidence, views: MapViews | None, observed: Observed | None
+    ) -> ShownPoints:
+        """Points that the camera of an estimated pose could see, as far as images tell that observe its inliers, too.
+
+        What stands behind the inliers, or looks away, no image shows together with them. `observed` holds the rows of the
+        points of each image; None: all points of the map.
+        """
+        if observed is None:
+            rows = np.arange(len(matched.points))
+        else:
+            inliers = matched.point_rows[evidence.rows]
+            chosen = covisible(inliers, observed, len(matched.points))
+            seen = [inliers[:0], *(own for own, kept in zip(observed, chosen, strict=True) if kept)]
+            rows = np.unique(np.concatenate(seen))
+        in_camera = estimate.pose.apply(matched.points[rows])
+        ahead = in_camera[:, 2] > 1e-9
+        if views is not None:
+            ahead[ahead] = views.possible(estimate.camera, estimate.pose, matched.points, rows[ahead])
+        rows, camera = rows[ahead], estimate.camera
+        xy = np.asarray(as_colmap(camera).img_from_cam(in_camera[ahead]), dtype=np.float64).reshape(-1, 2)
+        inside = ((xy >= 0) & (xy <= [camera.width_px, camera.height_px])).all(axis=1)
+        return ShownPoints(point_rows=rows[inside], xy=xy[inside])
+
+
+def covisible(inliers: Int64[np.ndarray, "inliers"], observed: Observed, points: int) -> list[bool]:
+    """Which images show what the camera of a pose sees: those that observe some of its inliers, by the number of points."""
+    mask = np.zeros(points, dtype=bool)
+    mask[inliers] = True
+    return [bool(mask[rows].sum() >= max(1.0, COVISIBLE * len(inliers))) for rows in observed]
 
 
 def beyond_chance(evidence: PoseEvidence, limits: Acceptance) -> bool:
@@ -134,7 +183,12 @@ Doubt = Callable[[FreeCamera, FreeCamera], float]
 
 
 def pictured(
-    matched: Matched, estimate: Estimate, evidence: PoseEvidence, views: MapViews | None, doubt: Doubt | None = None
+    matched: Matched,
+    estimate: Estimate,
+    evidence: PoseEvidence,
+    views: MapViews | None,
+    observed: Observed | None = None,
+    doubt: Doubt | None = None,
 ) -> bool:
     """Whether the camera more likely saw a photograph of the place, on a wall or a screen, than the place itself.
 
@@ -144,10 +198,11 @@ def pictured(
     - They are smaller by a fifth or more, and either all features lie in that part of the picture, as if it ended where a
       photograph does, or most of the most trusted features disagree with the pose.
     - A camera of another calibration explains the pairs clearly better.
-    - All features lie in a window of the picture though the place extends beyond it, and such a camera explains the pairs
-      about as well.
+    - All features, or all that the map knows, lie in a window of the picture though the place extends beyond it, and such a
+      camera explains the pairs about as well.
 
-    `doubt` compares two cameras, by default by how well the pairs fit.
+    `observed` holds the rows of the points of each image that was matched; None: all points of the map. `doubt` compares two
+    cameras, by default by how well the pairs fit.
     """
     rows = evidence.rows
     size = (
@@ -155,19 +210,27 @@ def pictured(
     )
     if size < LEAST_SIZE or (size < SMALLER and (matched.fits_in(ROOM * size) or _contradicted(matched, estimate))):
         return True
-    return contradicts_calibration(matched, estimate, rows, doubt) or _may_be_framed(matched, estimate, rows, views)
+    if contradicts_calibration(matched, estimate, rows, doubt):
+        return True
+    return views is not None and _may_be_framed(
+        matched, estimate, evidence, ShownPoints.by(matched, estimate, evidence, views, observed)
+    )
 
 
-def _may_be_framed(matched: Matched, estimate: Estimate, rows: Int64[np.ndarray, "_"], views: MapViews | None) -> bool:
-    """Whether all features lie in a window though the place extends beyond it, and a print in the window fits as well.
+def _may_be_framed(matched: Matched, estimate: Estimate, evidence: PoseEvidence, shown: ShownPoints) -> bool:
+    """Whether the place extends beyond what the query shows of it, and a print in that window fits as well.
 
     A picture that ends before its border, where the map says that the camera would see more, may well show a print. So the
     burden of proof is reversed: the best camera within the tolerance must fit better than the best one with a print's focal
-    length.
+    length. The picture ends where its features do. Lines of other things cross any window, and each tells one number only; for
+    them it also ends where the map's points cease to be inliers.
     """
-    if matched.is_searched or len(rows) < LEAST_FOR_CALIBRATION or not matched.fits_in(FRAMED):
+    rows = evidence.rows
+    if len(rows) < LEAST_FOR_CALIBRATION:
         return False
-    if views is None or _beyond(matched, estimate, rows, views) < GOES_ON:
+    extent = _extent(matched, evidence, shown)
+    ends = extent.goes_on and matched.fits_in(FRAMED)
+    if not ends and (isinstance(matched, MatchedPoints) or not extent.is_faded):
         return False
     declared, observed, reach = _free(matched, estimate), matched.normalized(matched.camera), tolerance(matched.camera)
     for share in PRINTS:
@@ -178,18 +241,44 @@ def _may_be_framed(matched: Matched, estimate: Estimate, rows: Int64[np.ndarray,
     return False
 
 
-def _beyond(matched: Matched, estimate: Estimate, rows: Int64[np.ndarray, "_"], views: MapViews) -> float:
-    """Share of the map's points visible to the camera that lie outside the box around nearly all inliers' points."""
-    in_camera = estimate.pose.apply(matched.points)
-    ahead = np.flatnonzero(in_camera[:, 2] > 1e-9)
-    ahead = ahead[views.possible(estimate.camera, estimate.pose, matched.points, ahead)]
-    xy = np.full((len(in_camera), 2), np.nan)
-    xy[ahead] = np.asarray(as_colmap(estimate.camera).img_from_cam(in_camera[ahead])).reshape(-1, 2)
-    size = np.array([estimate.camera.width_px, estimate.camera.height_px])
-    visible = ((xy >= 0) & (xy <= size)).all(axis=1)
-    low, high = np.nanpercentile(xy[matched.point_rows[rows]], [5, 95], axis=0)  # a few of them agree by chance
-    outside = visible & ((xy < low - BORDER * size) | (xy > high + BORDER * size)).any(axis=1)
-    return float(outside.sum() / max(visible.sum(), 1))
+@dataclass(frozen=True, kw_only=True)
+class Extent:
+    """Numbers of the map's points that a camera shows inside and outside of the box around nearly all inliers' points.
+
+    `seen_inside` and `seen_outside` are those that are inliers.
+    """
+
+    inside: int
+    outside: int
+    seen_inside: int
+    seen_outside: int
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether much of the place lies outside (`GOES_ON`)."""
+        return self.outside >= GOES_ON * max(self.inside + self.outside, 1)
+
+    @property
+    def is_faded(self) -> bool:
+        """Whether the points outside are inliers far less often than those inside (`FADED`)."""
+        rate = FADED * self.seen_inside / max(self.inside, 1)
+        return bool(bdtr(self.seen_outside, self.outside, rate) <= FADED_CHANCE)
+
+
+def _extent(matched: Matched, evidence: PoseEvidence, shown: ShownPoints) -> Extent:
+    """How many of the map's points that a camera shows lie around its inliers, and how many beyond."""
+    size = np.array([matched.camera.width_px, matched.camera.height_px])
+    seen = np.isin(shown.point_rows, matched.point_rows[evidence.rows])
+    if not seen.any():
+        return Extent(inside=0, outside=len(seen), seen_inside=0, seen_outside=0)
+    low, high = np.percentile(shown.xy[seen], [5, 95], axis=0)  # a few of them agree by chance
+    outside = ((shown.xy < low - BORDER * size) | (shown.xy > high + BORDER * size)).any(axis=1)
+    return Extent(
+        inside=int((~outside).sum()),
+        outside=int(outside.sum()),
+        seen_inside=int((seen & ~outside).sum()),
+        seen_outside=int((seen & outside).sum()),
+    )
 
 
 def _free(matched: Matched, estimate: Estimate) -> FreeCamera:

@@ -18,12 +18,23 @@ from jaxtyping import Float64, Int64
 from scipy.spatial import cKDTree
 
 from veil.errors import Remedy
-from veil.geometry.camera import as_colmap
 from veil.geometry.gravity_consensus import ConsensusOptions, apart_deg, contradiction_limit
 from veil.geometry.robust.acceptance import Acceptance
 from veil.geometry.views import MapViews
 from veil.places.poses.answer import Localization, NoPose
-from veil.places.poses.evidence import COIN, NESTED, Doubt, PoseEvidence, beyond_chance, coin, pictured, too_few, weigh
+from veil.places.poses.evidence import (
+    COIN,
+    NESTED,
+    Doubt,
+    Observed,
+    PoseEvidence,
+    ShownPoints,
+    beyond_chance,
+    coin,
+    pictured,
+    too_few,
+    weigh,
+)
 from veil.places.poses.joint import contradicted_focal, settled, solved_camera
 from veil.places.poses.matches import Estimate, Matched
 
@@ -68,11 +79,6 @@ AROUND = 6
 RIVAL_ROOM = 4
 # Number of other poses with which one is compared at most. If a query has as many, the last one counts as nearly as strong.
 MOST_RIVALS = 32
-# An image shows what the camera of a pose sees if it observes this share of the pose's inliers.
-COVISIBLE = 0.1
-
-# Rows of the map's points that each of some images observes.
-Observed = Sequence[Int64[np.ndarray, "_"]]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -244,46 +250,6 @@ def _sought(matched: Matched, rest: Int64[np.ndarray, "_"], needed: int) -> Esti
     return matched.estimate(first, share=needed / len(first))
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class ShownPoints:
-    """Points of the map that a camera shows: rows of the map's points, and their places in the picture in pixels."""
-
-    point_rows: Int64[np.ndarray, "shown"]
-    xy: Float64[np.ndarray, "shown 2"]
-
-    @staticmethod
-    def by(
-        matched: Matched, estimate: Estimate, evidence: PoseEvidence, views: MapViews | None, observed: Observed | None
-    ) -> ShownPoints:
-        """Points that the camera of an estimated pose could see, as far as images tell that observe its inliers, too.
-
-        What stands behind the inliers, or looks away, no image shows together with them. `observed` holds the rows of the
-        points of each image; None: all points of the map.
-        """
-        if observed is None:
-            rows = np.arange(len(matched.points))
-        else:
-            inliers = matched.point_rows[evidence.rows]
-            chosen = covisible(inliers, observed, len(matched.points))
-            seen = [inliers[:0], *(own for own, kept in zip(observed, chosen, strict=True) if kept)]
-            rows = np.unique(np.concatenate(seen))
-        in_camera = estimate.pose.apply(matched.points[rows])
-        ahead = in_camera[:, 2] > 1e-9
-        if views is not None:
-            ahead[ahead] = views.possible(estimate.camera, estimate.pose, matched.points, rows[ahead])
-        rows, camera = rows[ahead], estimate.camera
-        xy = np.asarray(as_colmap(camera).img_from_cam(in_camera[ahead]), dtype=np.float64).reshape(-1, 2)
-        inside = ((xy >= 0) & (xy <= [camera.width_px, camera.height_px])).all(axis=1)
-        return ShownPoints(point_rows=rows[inside], xy=xy[inside])
-
-
-def covisible(inliers: Int64[np.ndarray, "inliers"], observed: Observed, points: int) -> list[bool]:
-    """Which images show what the camera of a pose sees: those that observe some of its inliers, by the number of points."""
-    mask = np.zeros(points, dtype=bool)
-    mask[inliers] = True
-    return [bool(mask[rows].sum() >= max(1.0, COVISIBLE * len(inliers))) for rows in observed]
-
-
 def clearly_better(
     matched: Matched, first: PoseEvidence, second: PoseEvidence, shown_first: ShownPoints, shown_second: ShownPoints
 ) -> bool:
@@ -330,6 +296,7 @@ class Claim(WeighedPose):
 
     - `matched`: pairs of features and points; `evidence` names rows of them.
     - `views`: how the map's images saw the points; None: no pose is refused for how it sees them.
+    - `observed`: rows of the points that each of the matched images observes; None: any image may observe all points.
     - `unchecked`: the evidence if pairs count that the camera could not have seen. It is asked for where chance explains
       `evidence`, to tell a pose that chance gives from one that no camera could have.
     - `against`: reason for which the pairs that `unchecked` or `evidence` counts contradict the pose, or None.
@@ -342,6 +309,7 @@ class Claim(WeighedPose):
 
     matched: Matched
     views: MapViews | None
+    observed: Observed | None
     unchecked: Callable[[], PoseEvidence]
     against: Callable[[PoseEvidence], str | None]
     by_chance: str
@@ -379,7 +347,7 @@ def judge(claim: Claim, rival: Callable[[], Rival | None], limits: Acceptance) -
     contradiction = contradicted_focal(matched, known)
     if contradiction is not None:
         return refused(contradiction, Remedy("give", "Features.camera"))
-    if unchecked is not evidence or pictured(matched, known, evidence, claim.views, claim.doubt):
+    if unchecked is not evidence or pictured(matched, known, evidence, claim.views, claim.observed, claim.doubt):
         return refused(IMPOSSIBLE)
     other = rival()
     if other is not None:
@@ -430,7 +398,12 @@ def unless_tilted(
 
 
 def claim_of(
-    matched: Matched, views: MapViews | None, limits: Acceptance, *, best: WeighedPose | None = None
+    matched: Matched,
+    views: MapViews | None,
+    limits: Acceptance,
+    *,
+    observed: Observed | None = None,
+    best: WeighedPose | None = None,
 ) -> Claim | NoPose:
     """The best pose of pairs that match by distance, or the reason why there is none; `best` is it if it is known."""
     count = len(matched.keypoint_rows)
@@ -450,6 +423,7 @@ def claim_of(
         evidence=best.evidence,
         matched=matched,
         views=views,
+        observed=observed,
         unchecked=lambda: weigh(matched, estimate, None),
         against=against,
         by_chance=BY_CHANCE,
@@ -458,9 +432,11 @@ def claim_of(
     )
 
 
-def judge_pairs(matched: Matched, views: MapViews | None, limits: Acceptance) -> Localization | NoPose:
+def judge_pairs(
+    matched: Matched, views: MapViews | None, limits: Acceptance, observed: Observed | None = None
+) -> Localization | NoPose:
     """The answer that pairs which match by distance give, where all images of the map were matched."""
-    claim = claim_of(matched, views, limits)
+    claim = claim_of(matched, views, limits, observed=observed)
     if isinstance(claim, NoPose):
         return claim
     contest = PairContest(matched=matched, views=views)

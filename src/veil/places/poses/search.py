@@ -24,16 +24,14 @@ from veil.matching.pairs import match_pairs_by_network
 from veil.matching.placed_points import PlacedPoints, placed
 from veil.matching.point_index import RankedImages
 from veil.places.poses.answer import Localization, NoPose
-from veil.places.poses.evidence import weigh
+from veil.places.poses.evidence import ShownPoints, covisible, weigh
 from veil.places.poses.joint import settled
 from veil.places.poses.judge import (
     MOST_RIVALS,
     PairContest,
     Rival,
-    ShownPoints,
     WeighedPose,
     claim_of,
-    covisible,
     judge,
     rivals,
 )
@@ -216,7 +214,7 @@ class RankedSearch:
         """
         best, views = None, views_of(self.matched.scene)
         while True:
-            claim = claim_of(self._pairs, views, self._strict, best=best)
+            claim = claim_of(self._pairs, views, self._strict, observed=self.matched.observed, best=best)
             if isinstance(claim, NoPose):
                 return claim, None
             better: list[Estimate] = []

@@ -312,6 +312,7 @@ def localize_upright(
         evidence=evidence,
         matched=matched,
         views=views_of(problem.scene),
+        observed=None,
         unchecked=lambda: evidence,
         against=against,
         by_chance=BY_CHANCE + problem.doubt,
