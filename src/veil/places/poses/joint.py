@@ -28,6 +28,8 @@ SAMPLES, SAMPLED = 16, 2
 # Other focal lengths that optima are sought with, in deviations of the declared one (`MOST_HELD` at most), and the deviation of
 # the log with which they are held.
 ZOOMS, HELD = (-1.5, 1.5), 1e-3
+# Pairs beside the most trusted one of a feature are fitted where at most this share of those that agree does so by chance.
+BY_CHANCE = 0.1
 # Number of deviations beyond which a focal length is contradicted.
 FOCAL_SIGMAS = 4.0
 CONTRADICTED = (
@@ -49,6 +51,7 @@ def settled(matched: Matched, start: Estimate, *, others: Iterable[Estimate] = (
     and the `others` that a search gave. What optima within the noise differ by enters the covariance. An optimum that leaves
     something open is none where the start leads to one that does not.
     """
+    matched = beyond_accident(matched, start)
     first = fitted(matched, start)
     if first.fit is None:
         return first
@@ -85,6 +88,34 @@ def fitted(matched: Matched, start: Estimate, *, deviation: float | None = None)
     return estimate
 
 
+def beyond_accident(matched: Matched, estimate: Estimate) -> Matched:
+    """The pairs without those of ranks of which more than `BY_CHANCE` agree with an estimate by chance.
+
+    A pair's rank is the number of more trusted pairs of its feature. A line of a query has a dozen rivals on a map of many
+    images, and passes one of them by chance as often as not. Such pairs confirm any pose (localization.md, Eq. 10).
+    """
+    order = np.argsort(matched.feature_of, kind="stable")
+    starts = np.searchsorted(matched.feature_of[order], np.arange(len(order)))
+    rank = np.empty(len(order), dtype=np.int64)
+    rank[order] = np.arange(len(order)) - starts[matched.feature_of[order]]
+    if not rank.any():
+        return matched
+    projected = matched.projected(estimate)
+    agrees = matched.agrees(projected)
+    first = np.full(len(order), len(order))  # the rank of each feature's most trusted pair that agrees
+    np.minimum.at(first, matched.feature_of[agrees], rank[agrees])
+    left = rank <= first[matched.feature_of]
+    shares = matched.background.shares(projected, matched.feature_of)
+    agreeing = np.bincount(rank[left & agrees], minlength=int(rank.max()) + 1)
+    expected = np.bincount(rank[left], shares[left], minlength=len(agreeing))
+    accident = expected > BY_CHANCE * agreeing
+    accident[0] = False
+    if not accident.any():
+        return matched
+    kept = rank < np.argmax(accident)
+    return replace(matched, keypoint_rows=matched.keypoint_rows[kept], point_rows=matched.point_rows[kept])
+
+
 def agreeing(matched: Matched, estimate: Estimate) -> Int64[np.ndarray, "_"]:
     """Rows of the pairs that agree with an estimate, one to one, in ascending order."""
     gaps = matched.normalized(estimate.camera).residuals(FreeCamera(pose=estimate.pose))
@@ -106,6 +137,7 @@ def contradicted_focal(matched: Matched, estimate: Estimate) -> str | None:
     The one that the pairs alone show is compared with the declared one, in deviations of both.
     """
     prior = matched.camera.focal
+    matched = beyond_accident(matched, estimate)
     free = fitted(matched, estimate, deviation=max(prior.deviation, GUESS.deviation))
     if free.fit is None:
         return None
