@@ -15,10 +15,11 @@ from veil.geometry.free_calibration import FreeCamera, Sights
 from veil.geometry.rigid import Rigid
 from veil.geometry.robust.acceptance import Acceptance
 from veil.geometry.robust.pose_and_focal import is_searched
-from veil.geometry.robust.significance import pose_log10_nfa
+from veil.geometry.robust.resection_lines import MIN_OTHER_LINES
+from veil.geometry.robust.significance import ALONG_ONE_WAY, Sampling, pose_log10_nfa
 from veil.geometry.views import MapViews
-from veil.places.poses.joint import FOCAL_SIGMAS
-from veil.places.poses.matches import Estimate, Matched, MatchedPoints
+from veil.places.poses.joint import FOCAL_SIGMAS, beyond_accident
+from veil.places.poses.matches import Estimate, Matched, MatchedLines, MatchedPoints, taken
 
 # The evidence is counted within these parts of the inlier threshold.
 THRESHOLDS = (1.0, 0.5, 0.25)
@@ -149,7 +150,7 @@ def weigh(matched: Matched, estimate: Estimate, views: MapViews | None) -> PoseE
         possible = views.possible(estimate.camera, estimate.pose, matched.points, matched.point_rows[ahead])
         projected[ahead[~possible]] = np.nan
     rows = matched.one_to_one(np.flatnonzero(matched.agrees(projected)))
-    sets = sorted({max(1, round(share * len(matched.feature_of))) for share in NESTED})
+    sets = _nested(len(matched.feature_of))
     places = [matched.places_of_first(first) for first in sets]
     agreeing = [rows[matched.agrees(projected, part, rows=rows)] for part in THRESHOLDS]
     tried = []
@@ -157,12 +158,45 @@ def weigh(matched: Matched, estimate: Estimate, views: MapViews | None) -> PoseE
         shares = matched.background.shares(projected, matched.feature_of, part)
         for first, distinct in zip(sets, places, strict=True):
             inliers = int(np.count_nonzero(near < first))
-            tried.append(_chance(matched, shares[:first], distinct, inliers, matched.floor(part)))
+            tried.append(_chance(matched, shares[:first], distinct, inliers, matched.floor(part), matched.sampling))
         projected[shares == 0] = np.nan  # where no other feature is near, none is within the next threshold, which is less
     return PoseEvidence(rows=rows, log10_nfa=min(tried) + math.log10(len(tried)) + matched.log10_cameras)
 
 
-def _chance(matched: Matched, shares: np.ndarray, places: int, inliers: int, floor: float) -> float:
+def open_way(matched: MatchedLines, estimate: Estimate, rows: Int64[np.ndarray, "inliers"]) -> float:
+    """log10 of the number of accidents that place the camera as well as the inliers `rows`, along the way left open.
+
+    Lines through one point, as that of gravity or an anchor, let the camera slide towards it. The other lines alone say where
+    it is: one of them places it, and those that agree are weighed against chance, the most trusted ones by themselves as well
+    (docs/theory/lines.md, Eq. 29). The worst of all such points counts; it is -infinity where no point has two lines.
+    """
+    shares, worst = matched.background.shares(matched.projected(estimate), matched.feature_of), -math.inf
+    for pencil in matched.pencils:
+        if pencil.sum() < MIN_OTHER_LINES:
+            continue
+        others = np.flatnonzero(~pencil)
+        beside, agreeing = taken(matched, others), np.isin(others, rows)
+        tried = [
+            _chance(
+                beside,
+                shares[others[:first]],
+                beside.places_of_first(first),
+                int(agreeing[:first].sum()),
+                matched.floor(1.0),
+                ALONG_ONE_WAY,
+            )
+            for first in _nested(len(others))
+        ]
+        worst = max(worst, min(tried, default=math.inf) + math.log10(max(len(tried), 1)))
+    return worst
+
+
+def _nested(count: int) -> list[int]:
+    """Sizes of the sets of most trusted pairs that evidence is counted among (`NESTED`), of `count` pairs."""
+    return sorted({max(1, round(share * count)) for share in NESTED}) if count else []
+
+
+def _chance(matched: Matched, shares: np.ndarray, places: int, inliers: int, floor: float, sampling: Sampling) -> float:
     """log10 of the number of false alarms (docs/theory/localization.md, Eq. 3) among the first `len(shares)` pairs.
 
     `shares[i]` is the probability that pair i agrees by chance (Eq. 1). Their features count as `places`: those at one place
@@ -175,7 +209,7 @@ def _chance(matched: Matched, shares: np.ndarray, places: int, inliers: int, flo
     summed = np.minimum(np.bincount(feature_of, shares), 1.0).sum()
     # The sample's own keypoints are left out of the mean, at worst those that agree least.
     agreement = min(max(floor, float(summed) / (count - size)), 1.0)
-    return pose_log10_nfa(inliers, count, agreement, matched.sampling) + size * math.log10(max(len(feature_of) / count, 1.0))
+    return pose_log10_nfa(inliers, count, agreement, sampling) + size * math.log10(max(len(feature_of) / count, 1.0))
 
 
 # Of two cameras of a query, how much better the first explains it: twice the log likelihood ratio.
@@ -325,6 +359,9 @@ def contradicts_calibration(
     """
     if len(rows) < LEAST_FOR_CALIBRATION:
         return False
+    if doubt is None:
+        kept = beyond_accident(matched, estimate)
+        matched, rows = taken(matched, kept), np.flatnonzero(np.isin(kept, rows))
     observed, declared = matched.normalized(matched.camera), _free(matched, estimate)
     by_points = doubt is None and isinstance(matched, MatchedPoints)
     limit = CALIBRATION_DOUBT if by_points else WEIGHED_DOUBT

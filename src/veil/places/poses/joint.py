@@ -17,7 +17,7 @@ from veil.geometry.free_calibration import FreeCamera
 from veil.geometry.rigid import Rigid, pose_difference
 from veil.geometry.robust.pose_and_focal import LOSS_SIGMAS, MOST_HELD, PARAMETERS, FocalLaw, fit_jointly
 from veil.geometry.robust.resection_lines import mirrored
-from veil.places.poses.matches import Estimate, Matched
+from veil.places.poses.matches import Estimate, Matched, taken
 
 # A smaller noise of the inliers is luck.
 NOISE_FLOOR_PX = 0.5
@@ -51,7 +51,7 @@ def settled(matched: Matched, start: Estimate, *, others: Iterable[Estimate] = (
     and the `others` that a search gave. What optima within the noise differ by enters the covariance. An optimum that leaves
     something open is none where the start leads to one that does not.
     """
-    matched = beyond_accident(matched, start)
+    matched = taken(matched, beyond_accident(matched, start))
     first = fitted(matched, start)
     if first.fit is None:
         return first
@@ -88,8 +88,8 @@ def fitted(matched: Matched, start: Estimate, *, deviation: float | None = None)
     return estimate
 
 
-def beyond_accident(matched: Matched, estimate: Estimate) -> Matched:
-    """The pairs without those of ranks of which more than `BY_CHANCE` agree with an estimate by chance.
+def beyond_accident(matched: Matched, estimate: Estimate) -> Int64[np.ndarray, "_"]:
+    """Rows of the pairs without those of ranks of which more than `BY_CHANCE` agree with an estimate by chance.
 
     A pair's rank is the number of more trusted pairs of its feature. A line of a query has a dozen rivals on a map of many
     images, and passes one of them by chance as often as not. Such pairs confirm any pose (localization.md, Eq. 10).
@@ -99,7 +99,7 @@ def beyond_accident(matched: Matched, estimate: Estimate) -> Matched:
     rank = np.empty(len(order), dtype=np.int64)
     rank[order] = np.arange(len(order)) - starts[matched.feature_of[order]]
     if not rank.any():
-        return matched
+        return np.arange(len(order))
     projected = matched.projected(estimate)
     agrees = matched.agrees(projected)
     first = np.full(len(order), len(order))  # the rank of each feature's most trusted pair that agrees
@@ -110,10 +110,7 @@ def beyond_accident(matched: Matched, estimate: Estimate) -> Matched:
     expected = np.bincount(rank[left], shares[left], minlength=len(agreeing))
     accident = expected > BY_CHANCE * agreeing
     accident[0] = False
-    if not accident.any():
-        return matched
-    kept = rank < np.argmax(accident)
-    return replace(matched, keypoint_rows=matched.keypoint_rows[kept], point_rows=matched.point_rows[kept])
+    return np.flatnonzero(rank < np.argmax(accident)) if accident.any() else np.arange(len(order))
 
 
 def agreeing(matched: Matched, estimate: Estimate) -> Int64[np.ndarray, "_"]:
@@ -137,7 +134,7 @@ def contradicted_focal(matched: Matched, estimate: Estimate) -> str | None:
     The one that the pairs alone show is compared with the declared one, in deviations of both.
     """
     prior = matched.camera.focal
-    matched = beyond_accident(matched, estimate)
+    matched = taken(matched, beyond_accident(matched, estimate))
     free = fitted(matched, estimate, deviation=max(prior.deviation, GUESS.deviation))
     if free.fit is None:
         return None

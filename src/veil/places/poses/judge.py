@@ -31,12 +31,13 @@ from veil.places.poses.evidence import (
     ShownPoints,
     beyond_chance,
     coin,
+    open_way,
     pictured,
     too_few,
     weigh,
 )
 from veil.places.poses.joint import contradicted_focal, settled, solved_camera
-from veil.places.poses.matches import Estimate, Matched
+from veil.places.poses.matches import Estimate, Matched, MatchedLines
 
 BY_CHANCE = (
     "the best pose has {inliers} of {count} matches as inliers, which chance also gives "
@@ -415,7 +416,7 @@ def claim_of(
     estimate = best.estimate
 
     def against(evidence: PoseEvidence) -> str | None:
-        is_open = matched.open_way(estimate, evidence.rows) > limits.max_log10_nfa
+        is_open = isinstance(matched, MatchedLines) and open_way(matched, estimate, evidence.rows) > limits.max_log10_nfa
         return ONE_POINT.format(len(evidence.rows), count) if is_open else None
 
     return Claim(

@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 from jaxtyping import Bool, Float32, Float64, Int64
@@ -20,9 +20,8 @@ from veil.geometry.free_calibration import Sights
 from veil.geometry.rigid import Rigid, rigid_from_colmap
 from veil.geometry.robust.pose_and_focal import JointFit, is_searched
 from veil.geometry.robust.ransac import RansacOptions, samples_for
-from veil.geometry.robust.resection_lines import MIN_OTHER_LINES, LineResection, resect_from_lines
+from veil.geometry.robust.resection_lines import LineResection, resect_from_lines
 from veil.geometry.robust.significance import (
-    ALONG_ONE_WAY,
     LINE_FLOOR,
     P3P,
     P4PF,
@@ -36,7 +35,6 @@ from veil.geometry.robust.significance import (
     apart_lines,
     line_agreement,
     point_agreement,
-    pose_log10_nfa,
 )
 from veil.geometry.solvers.p3p import three_point_poses
 from veil.geometry.solvers.p6lp import pose_from_six_lines
@@ -138,6 +136,14 @@ class MatchedPairs(ABC):
         return int(np.count_nonzero(matched & self._apart))
 
 
+Pairs = TypeVar("Pairs", bound=MatchedPairs)
+
+
+def taken(matched: Pairs, rows: Int64[np.ndarray, "_"]) -> Pairs:
+    """The pairs `rows` alone."""
+    return replace(matched, keypoint_rows=matched.keypoint_rows[rows], point_rows=matched.point_rows[rows])
+
+
 # Largest number of samples for a rival pose among the pairs that the best pose leaves.
 POINT_RIVAL_SAMPLES = 3000
 # Refinements over all pairs of a pose that was estimated from the most trusted ones.
@@ -164,10 +170,6 @@ class MatchedPoints(MatchedPairs):
     def sampling(self) -> Sampling:
         """Size of a sample, and how many poses it may give, of the minimal solver."""
         return P4PF if self.is_searched else P3P
-
-    def open_way(self, estimate: Estimate, rows: Int64[np.ndarray, "inliers"]) -> float:
-        """-infinity: keypoints leave no way open."""
-        return -math.inf
 
     def floor(self, part: float) -> float:
         """Least probability that is believed of an agreement by chance within `part` of the threshold.
@@ -434,23 +436,10 @@ class MatchedLines(MatchedPairs):
             pencil=self._pencil[rows],
         )
 
-    def open_way(self, estimate: Estimate, rows: Int64[np.ndarray, "inliers"]) -> float:
-        """log10 of the number of accidents that place the camera as well as the inliers `rows`, along the way left open.
-
-        Lines through one point, as that of gravity or an anchor, let the camera slide towards it. The other lines
-        alone say where it is: one of them places it, and those that agree are weighed against chance (docs/theory/lines.md,
-        Eq. 29). The worst of all such points counts; it is -infinity where no point has two lines.
-        """
-        problem = self._problem(np.arange(len(self.keypoint_rows)))
-        shares = self.background.shares(self.projected(estimate), self.feature_of)
-        worst = -math.inf
-        for pencil in problem.pencils:
-            others = np.flatnonzero(~pencil)
-            inliers = int(np.isin(rows, others).sum())
-            if pencil.sum() >= MIN_OTHER_LINES:
-                agreement = max(self.floor(1.0), float(shares[others].mean())) if len(others) else 1.0
-                worst = max(worst, pose_log10_nfa(inliers, len(others), agreement, ALONG_ONE_WAY))
-        return worst
+    @property
+    def pencils(self) -> list[Bool[np.ndarray, "pairs"]]:
+        """Masks of the pairs whose lines run through one point: that of gravity, and each public one."""
+        return self._problem(np.arange(len(self.keypoint_rows))).pencils
 
     def fits_in(self, part: float) -> bool:
         """Whether nearly all lines of the query pass through one window of `part` of the picture's width and height.
