@@ -19,7 +19,7 @@ from veil.geometry.robust.resection_lines import MIN_OTHER_LINES
 from veil.geometry.robust.significance import ALONG_ONE_WAY, Sampling, pose_log10_nfa
 from veil.geometry.views import MapViews
 from veil.places.poses.joint import FOCAL_SIGMAS, beyond_accident
-from veil.places.poses.matches import Estimate, Matched, MatchedLines, MatchedPoints, taken
+from veil.places.poses.matches import Estimate, Matched, MatchedLines, MatchedPoints, Pairs, taken
 
 # The evidence is counted within these parts of the inlier threshold.
 THRESHOLDS = (1.0, 0.5, 0.25)
@@ -170,6 +170,7 @@ def open_way(matched: MatchedLines, estimate: Estimate, rows: Int64[np.ndarray, 
     it is: one of them places it, and those that agree are weighed against chance, the most trusted ones by themselves as well
     (docs/theory/lines.md, Eq. 29). The worst of all such points counts; it is -infinity where no point has two lines.
     """
+    matched, rows = _beyond_accident(matched, estimate, rows)
     shares, worst = matched.background.shares(matched.projected(estimate), matched.feature_of), -math.inf
     for pencil in matched.pencils:
         if pencil.sum() < MIN_OTHER_LINES:
@@ -189,6 +190,12 @@ def open_way(matched: MatchedLines, estimate: Estimate, rows: Int64[np.ndarray, 
         ]
         worst = max(worst, min(tried, default=math.inf) + math.log10(max(len(tried), 1)))
     return worst
+
+
+def _beyond_accident(matched: Pairs, estimate: Estimate, rows: Int64[np.ndarray, "_"]) -> tuple[Pairs, Int64[np.ndarray, "_"]]:
+    """The pairs that say more than chance, and which of them are `rows`."""
+    kept = beyond_accident(matched, estimate)
+    return taken(matched, kept), np.flatnonzero(np.isin(kept, rows))
 
 
 def _nested(count: int) -> list[int]:
@@ -360,8 +367,7 @@ def contradicts_calibration(
     if len(rows) < LEAST_FOR_CALIBRATION:
         return False
     if doubt is None:
-        kept = beyond_accident(matched, estimate)
-        matched, rows = taken(matched, kept), np.flatnonzero(np.isin(kept, rows))
+        matched, rows = _beyond_accident(matched, estimate, rows)
     observed, declared = matched.normalized(matched.camera), _free(matched, estimate)
     by_points = doubt is None and isinstance(matched, MatchedPoints)
     limit = CALIBRATION_DOUBT if by_points else WEIGHED_DOUBT

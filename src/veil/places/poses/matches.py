@@ -136,14 +136,6 @@ class MatchedPairs(ABC):
         return int(np.count_nonzero(matched & self._apart))
 
 
-Pairs = TypeVar("Pairs", bound=MatchedPairs)
-
-
-def taken(matched: Pairs, rows: Int64[np.ndarray, "_"]) -> Pairs:
-    """The pairs `rows` alone."""
-    return replace(matched, keypoint_rows=matched.keypoint_rows[rows], point_rows=matched.point_rows[rows])
-
-
 # Largest number of samples for a rival pose among the pairs that the best pose leaves.
 POINT_RIVAL_SAMPLES = 3000
 # Refinements over all pairs of a pose that was estimated from the most trusted ones.
@@ -460,6 +452,12 @@ class MatchedLines(MatchedPairs):
 
 
 Matched = MatchedPoints | MatchedLines
+Pairs = TypeVar("Pairs", bound=Matched)
+
+
+def taken(matched: Pairs, rows: Int64[np.ndarray, "_"]) -> Pairs:
+    """The pairs `rows` alone."""
+    return replace(matched, keypoint_rows=matched.keypoint_rows[rows], point_rows=matched.point_rows[rows])
 
 
 def matched_features(
