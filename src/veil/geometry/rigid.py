@@ -62,6 +62,18 @@ def rotation_angle_deg(rotation: Float64[np.ndarray, "3 3"]) -> float:
     return math.degrees(math.atan2(sine, cosine))
 
 
+def about_center(cam_from_world: Rigid) -> Float64[np.ndarray, "6 6"]:
+    """Matrix that takes a turn w about the camera's center and a movement of that in the camera frame to (w, u).
+
+    (w, u) are as `center_covariance` has them.
+    """
+    x, y, z = cam_from_world.translation
+    matrix = -np.eye(6)
+    matrix[:3, :3] = np.eye(3)
+    matrix[3:, :3] = -np.array([[0.0, -z, y], [z, 0.0, -x], [-y, x, 0.0]])
+    return matrix
+
+
 def center_covariance(cam_from_world: Rigid, covariance: Float64[np.ndarray, "6 6"]) -> Float64[np.ndarray, "3 3"]:
     """Covariance of a camera's center in the world, from that of (rotation in radians, translation) in the camera frame.
 

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Literal
 
+import numpy as np
+
 from veil.codebooks.codebook import Codebook
 from veil.errors import InputError, Remedy
 from veil.forms import Form, Lines, Subsets
+from veil.geometry.rigid import about_center
 from veil.matching.lightglue import LightGlue
 from veil.matching.placed_points import placed
 from veil.matching.point_index import RankedImages
@@ -18,6 +22,7 @@ from veil.places.pairs.images import LoadedImage
 from veil.places.poses.answer import Localization, NoPose
 from veil.places.poses.options import LocalizeOptions, PositionOptions, WordOptions
 from veil.progress import Progress
+from veil.scene import Scene
 
 # Seconds of processor time, all threads together, for a search by words. Ordinary searches take one or two; only a longer one
 # depends on how fast the machine is. Other load of the machine, and the number of threads, change nothing.
@@ -42,7 +47,8 @@ def localize_loaded(
 ) -> Localization | NoPose:
     """Estimate the pose of an image on a map, or say why no pose is better than chance (docs/theory/localization.md).
 
-    A pose is refused that contradicts the gravity which the image came with, whatever its form.
+    A pose is refused that contradicts the gravity which the image came with, whatever its form. It is no better known than the
+    map's own.
 
     `image` is the query as a server holds it; the other arguments, and what is raised, are those of `veil.localize`.
     """
@@ -60,11 +66,25 @@ def localize_loaded(
         progress=progress,
     )
     gravity = image.positions.gravity if isinstance(image.positions, Lines) else image.gravity
-    if isinstance(answer, NoPose) or gravity is None or where.scene.down is None:
-        return answer
-    from veil.places.poses.judge import unless_tilted  # loads SciPy
+    if isinstance(answer, Localization) and gravity is not None and where.scene.down is not None:
+        from veil.places.poses.judge import unless_tilted  # loads SciPy
 
-    return unless_tilted(answer, gravity, where.scene.down)
+        answer = unless_tilted(answer, gravity, where.scene.down)
+    return _as_known_as_the_map(answer, where.scene) if isinstance(answer, Localization) else answer
+
+
+def _as_known_as_the_map(answer: Localization, scene: Scene) -> Localization:
+    """The pose with a covariance that also holds the uncertainty of the map (localization.md, Eq. 11)."""
+    known = None if scene.check is None else scene.check.uncertainty
+    if answer.covariance is None or known is None or not math.isfinite(known):
+        return answer
+    from veil.geometry.robust.pose_and_focal import turn_deviation  # loads Numba
+
+    own = known * float(np.linalg.norm(np.ptp([image.cam_from_world.center for image in scene.images.values()], axis=0)))
+    depth = float(np.median(answer.cam_from_world.apply(scene.points[answer.point_rows])[:, 2]))
+    moved = about_center(answer.cam_from_world) * np.repeat([own / depth, own], 3) / math.sqrt(3)
+    covariance = answer.covariance + moved @ moved.T
+    return replace(answer, covariance=covariance, turn_deviation_deg=math.degrees(turn_deviation(covariance)))
 
 
 def _located(

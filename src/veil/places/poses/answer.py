@@ -57,8 +57,8 @@ class Localization(InMap):
     - `camera`: the query's intrinsics with the focal length that was solved for together with the pose, in pixels, and in
       `camera.focal` its relative standard deviation (Eq. 6-8). Points of the map project to the picture by these.
     - `covariance`, float64 (6, 6): of (rotation in radians, translation in units of the map) in the camera frame, with the
-      noise that the inliers show and what is known of the focal length (docs/theory/localization.md, Eq. 8). The uncertainty
-      of the map is not in it. None where it is infinite.
+      noise that the inliers show, what is known of the focal length, and how well the map knows its own poses
+      (docs/theory/localization.md, Eq. 8 and 11). None where it is infinite.
     - `turn_deviation_deg`: standard deviation of the rotation about its least certain axis in degrees, by that covariance.
     - `keypoint_rows`, `point_rows`, int64 (inliers,): rows of the query's features and of the map's points that correspond.
       Whoever runs this sees them, and can estimate the descriptors of exactly these features
