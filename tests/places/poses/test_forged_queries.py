@@ -254,6 +254,17 @@ def test_a_poster_with_an_unknown_focal_length_is_told_by_its_principal_point() 
     assert isinstance(matches(WORLD, corner, unknown), NoPose)
 
 
+@pytest.mark.parametrize("as_lines", [False, True], ids=["points", "lines"])
+def test_a_guessed_focal_length_is_no_print(as_lines: bool) -> None:
+    """Features of a window of a place with depth, by a camera whose focal length is a guess: a print would have any other."""
+    unknown = replace(WORLD.camera, model="SIMPLE_PINHOLE", params=(768.0, 320.0, 240.0), focal=GUESS)
+    lens = replace(WORLD.camera, params=(768.0, 768.0, 320.0, 240.0))
+    window = np.flatnonzero((np.abs(WORLD.keypoints["02"] - [320, 240]) < [160, 130]).all(axis=1))
+    seen = lines_of(replace(WORLD, camera=lens), "02").take(window) if as_lines else WORLD.keypoints["02"][window]
+    answer = localize(unknown, seen, WORLD.form("02").take(window), SCENE)
+    assert isinstance(answer, Localization), answer
+
+
 def test_right_matches_are_found_among_the_most_trusted() -> None:
     """Planted: 30 right matches among the first 100 of 1,100. A sample of all matches is clean twice in 100,000 times."""
     random = generator("buried")

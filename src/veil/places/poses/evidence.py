@@ -51,7 +51,8 @@ PRINTS, CLEARLY = (0.5, 0.75), 10.8
 # The place extends beyond the inliers if this share of its points lies this part of the picture or more outside their box.
 GOES_ON, BORDER = 0.2, 0.05
 # A picture ends before its border if all features lie in a window of this part of its width and height. For lines it
-# ends, too, if points outside the box are inliers less than this share as often as those inside; by chance so seldom.
+# ends, too, where points outside the box are inliers less than `FADED` times as often as those inside. Chance must give so
+# few with at most the probability `FADED_CHANCE`.
 FRAMED = 0.75
 FADED, FADED_CHANCE = 0.5, 1e-3
 # Largest numbers of pairs and rounds of the fit of a free calibration. Each round gathers anew the pairs
@@ -64,8 +65,6 @@ COIN = 1e-3
 NARROWING = (16.0, 8.0, 4.0)
 # Such a fit counts where a fair coin gives as many more pairs with at most this probability.
 HIDDEN = 1e-2
-
-
 # An image shows what the camera of a pose sees if it observes this share of the pose's inliers.
 COVISIBLE = 0.1
 
@@ -253,12 +252,12 @@ def pictured(
         return True
     if contradicts_calibration(matched, estimate, rows, doubt):
         return True
-    return views is not None and _may_be_framed(
-        matched, estimate, evidence, ShownPoints.by(matched, estimate, evidence, views, observed)
-    )
+    return views is not None and _may_be_framed(matched, estimate, evidence, views, observed)
 
 
-def _may_be_framed(matched: Matched, estimate: Estimate, evidence: PoseEvidence, shown: ShownPoints) -> bool:
+def _may_be_framed(
+    matched: Matched, estimate: Estimate, evidence: PoseEvidence, views: MapViews, observed: Observed | None
+) -> bool:
     """Whether the place extends beyond what the query shows of it, and a print in that window fits as well.
 
     A picture that ends before its border, where the map says that the camera would see more, may well show a print. So the
@@ -267,17 +266,19 @@ def _may_be_framed(matched: Matched, estimate: Estimate, evidence: PoseEvidence,
     them it also ends where the map's points cease to be inliers.
     """
     rows = evidence.rows
-    if len(rows) < LEAST_FOR_CALIBRATION:
+    if matched.is_searched or len(rows) < LEAST_FOR_CALIBRATION:  # a print of a guessed focal length is any picture
         return False
-    extent = _extent(matched, evidence, shown)
-    ends = extent.goes_on and matched.fits_in(FRAMED)
-    if not ends and (isinstance(matched, MatchedPoints) or not extent.is_faded):
+    is_framed = matched.fits_in(FRAMED)
+    if isinstance(matched, MatchedPoints) and not is_framed:
         return False
-    declared, observed, reach = _free(matched, estimate), matched.normalized(matched.camera), tolerance(matched.camera)
+    extent = _extent(matched, evidence, ShownPoints.by(matched, estimate, evidence, views, observed))
+    if not (is_framed and extent.goes_on) and (isinstance(matched, MatchedPoints) or not extent.is_faded):
+        return False
+    declared, sights, reach = _free(matched, estimate), matched.normalized(matched.camera), tolerance(matched.camera)
     for share in PRINTS:
-        shrunk = _shrunk(declared, observed.take(rows), share)
-        printed = _gathered(matched, observed, shrunk, rows, PRINT_MOST, PRINT_LEAST)
-        if printed is not None and _doubt(matched, observed, declared, printed, reach, PRINT_MOST, PRINT_LEAST) > -CLEARLY:
+        shrunk = _shrunk(declared, sights.take(rows), share)
+        printed = _gathered(matched, sights, shrunk, rows, PRINT_MOST, PRINT_LEAST)
+        if printed is not None and _doubt(matched, sights, declared, printed, reach, PRINT_MOST, PRINT_LEAST) > -CLEARLY:
             return True
     return False
 
