@@ -19,7 +19,7 @@ from veil.features import Features
 from veil.geometry.camera import guessed
 from veil.inversion.maps import KINDS, SIDE, Frame, Kind, SparseMap, points_map, subspaces_map, words_map
 from veil.ldp.mechanism import SubsetMechanism
-from veil.mechanisms.profile import Profile
+from veil.mechanisms.profile import Profile, Strategy
 from veil.mechanisms.public import publish
 from veil.mechanisms.subspaces import lift
 from veil.mechanisms.words import to_words
@@ -51,6 +51,7 @@ class ServerView:
     """The view of a server on which a network is trained.
 
     - `kind`: "raw" descriptors, "subspaces" of the `paper` profile, or "words" of `codebook`.
+    - `lifting`: the way in which subspaces are lifted.
     - `dims`: the m that are trained on, each between 1 and 64; empty for raw descriptors.
     - `codebook`: decoys of the subspaces, or dictionary of the words.
     - `epsilons`: of each feature, for words; those that are trained on.
@@ -62,6 +63,7 @@ class ServerView:
     dims: tuple[int, ...] = ()
     codebook: Codebook | None = None
     epsilons: tuple[float, ...] = (math.inf,)
+    lifting: Strategy = "sub-hybrid"
 
     def __post_init__(self) -> None:
         if self.kind not in KINDS:
@@ -82,7 +84,7 @@ class ServerView:
         if self.kind == "subspaces":
             lifted = lift(
                 features,
-                profile=Profile.paper(m),
+                profile=Profile.paper(m, self.lifting),
                 compression=self.codebook.compression,
                 decoys=self.codebook,
                 randomness=seeded(case),

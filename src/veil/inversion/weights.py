@@ -25,6 +25,7 @@ class Training:
     - `dims`: the m that were trained on; empty for raw descriptors.
     - `codebook`: SHA-256 (hex) of the decoys or the dictionary that subspaces or words were drawn from, "" for raw descriptors.
     - `start`: SHA-256 (hex) of the weights that it started from, "" for random ones.
+    - `lifting`: the way of lifting of subspaces, "" for raw descriptors and words.
     """
 
     photographs: int
@@ -37,9 +38,13 @@ class Training:
     dims: tuple[int, ...] = ()
     codebook: str = ""
     start: str = ""
+    lifting: str = ""
 
     def as_json(self) -> dict[str, object]:
-        """The record in the header of the weights; their hash covers these very keys. `start` is there if it is not ""."""
+        """The record in the header of the weights, whose hash covers these very keys.
+
+        `start` and `lifting` are there if they are not "".
+        """
         record: dict[str, object] = {
             "photographs": self.photographs,
             "source": self.source,
@@ -51,7 +56,8 @@ class Training:
             "dims": list(self.dims),
             "codebook": self.codebook,
         }
-        return record | ({"start": self.start} if self.start else {})
+        later = {"start": self.start, "lifting": self.lifting}
+        return record | {name: value for name, value in later.items() if value}
 
     @staticmethod
     def from_json(record: Mapping[str, Any]) -> Training:
@@ -67,6 +73,7 @@ class Training:
             dims=tuple(record["dims"]),
             codebook=record["codebook"],
             start=record.get("start", ""),
+            lifting=record.get("lifting", ""),
         )
 
 

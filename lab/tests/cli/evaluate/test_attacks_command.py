@@ -12,7 +12,7 @@ import pytest
 from PIL import Image
 
 from veil.cli import _parser, main
-from veil.files.attack_networks import bundled_inverter, write_weights
+from veil.files.attack_networks import bundled_inverter, read_weights, write_weights
 from veil.files.codebooks import read_codebook
 from veil.files.photographs.examples import lund_door
 from veil.inversion.weights import Weights
@@ -159,7 +159,7 @@ def test_pictures_get_worse_with_the_attack(
     ssim = {row["attack"]: row["ssim"] for row in content["rows"]}
     assert {row["lifting"] for row in content["rows"]} == {"none", "sub-hybrid"}
     assert set(ssim) == {"raw", "database", "clustering", "nearest"} and ssim["raw"] > ssim["nearest"]
-    assert content["photographs"] == 2 and content["weights"]["direct"] is None and len(content["pictures"]) == 8
+    assert content["photographs"] == 2 and content["weights"]["direct"] == {} and len(content["pictures"]) == 8
     assert "photograph by photograph" in capsys.readouterr().out
     assert figure.stat().st_size > 5_000 and drawn.stat().st_size > 20_000
     assert run("evaluate", "inversion", victims, "--photographs", 1, "--max-features", 100) == 1
@@ -168,6 +168,40 @@ def test_pictures_get_worse_with_the_attack(
     capsys.readouterr()
     assert run("evaluate", "inversion", victims, "--lifting", "random", "hybrid", "--figure", figure) == 1
     assert "one way of lifting" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_direct_inversion_is_of_the_lifting_that_its_network_knows(
+    photographs: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Without torch: the bundled network, widened so that it reads origins of subspaces alone."""
+    victims, _ = photographs
+    bundled, record = bundled_inverter(), tmp_path / "i.json"
+    wider = np.pad(bundled.arrays["embedding.first.weight"], [(0, 0), (0, 257)])  # learned directions, and m
+    probes = np.zeros((256, 128), dtype=np.float16)
+    arrays = {**bundled.arrays, "embedding.first.weight": wider, "embedding.probes.weight": probes}
+    networks = {}
+    for lifting in ("", "random"):
+        training = replace(bundled.training, lifting=lifting, dims=(2,))
+        networks[lifting] = Weights(kind="subspaces", arrays=arrays, training=training)
+        write_weights(tmp_path / f"{lifting}.npz", networks[lifting])
+        assert read_weights(tmp_path / f"{lifting}.npz").training.lifting == lifting
+    options = ("--photographs", 2, "--m", 2, "--max-features", 50, "--attacks", "nearest", "--json", record)
+    both = ("--direct", tmp_path / ".npz", tmp_path / "random.npz")
+    assert run("evaluate", "inversion", victims, *options, "--lifting", "random", "adversarial", "sub-hybrid", *both) == 0
+    content = json.loads(record.read_text())
+    validate("evaluate-inversion", content)
+    direct = {row["lifting"] for row in content["rows"] if row["attack"] == "direct"}
+    assert direct == {"random", "sub-hybrid"} == set(content["weights"]["direct"])
+    assert content["weights"]["direct"]["random"] == networks["random"].digest
+    capsys.readouterr()
+    assert run("evaluate", "inversion", victims, *options, *both) == 1
+    assert "random lifting, and --lifting does not name it" in capsys.readouterr().err
+    assert run("evaluate", "inversion", victims, *options, "--direct", tmp_path / ".npz", tmp_path / ".npz") == 1
+    assert "sub-hybrid lifting, and another network is" in capsys.readouterr().err
+    write_weights(tmp_path / "raw.npz", bundled)
+    assert run("evaluate", "inversion", victims, *options, "--direct", tmp_path / "raw.npz") == 1
+    assert "reads raw, not subspaces" in capsys.readouterr().err
 
 
 @pytest.mark.slow

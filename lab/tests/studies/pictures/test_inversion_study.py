@@ -16,7 +16,7 @@ from veil.features import Features
 from veil.files.codebooks import bundled_codebook
 from veil.forms import Points, Subspaces
 from veil.geometry.camera import guessed
-from veil.inversion.maps import SIDE, Kind, SparseMap
+from veil.inversion.maps import SIDE, Inverts, Kind, SparseMap
 from veil.inversion.quality import quality
 from veil.mechanisms.profile import Strategy
 from veil.mechanisms.public import publish
@@ -85,7 +85,7 @@ def knows(form: Subspaces, others: Sequence[Subspaces]) -> Estimates:
 
 def done(
     attacks: dict[str, Attack],
-    direct: Shows | None = None,
+    direct: dict[Strategy, Inverts] | None = None,
     dims: tuple[int, ...] = (2, 4),
     liftings: tuple[Strategy, ...] = ("sub-hybrid",),
 ) -> tuple[list[Inverted], Shows]:
@@ -95,7 +95,7 @@ def done(
         PHOTOGRAPHS,
         attacks,
         raw=raw,
-        direct=direct,
+        direct=direct or {},
         codebook=book,
         decoys=book,
         case="a test",
@@ -112,7 +112,7 @@ def done(
 def test_what_an_attack_finds_is_inverted_and_measured() -> None:
     """Planted: an attack that knows half of the truth, and one that knows nothing."""
     direct = Shows("subspaces")
-    rows, _ = done({"database": knows, "nothing": lambda form, others: undecided(len(form), 128)}, direct)
+    rows, _ = done({"database": knows, "nothing": lambda form, others: undecided(len(form), 128)}, {"sub-hybrid": direct})
     assert len(rows) == 3 + 2 * 3 * 3
     for item in rows:
         original = next(p for p in PHOTOGRAPHS if p.name == item.name)
@@ -160,15 +160,18 @@ def test_random_lifting_gives_descriptors_away_and_is_asked_for_no_decoys() -> N
     public = Points(
         vectors=np.concatenate([book.vectors, *(publish(item.features).vectors for item in PHOTOGRAPHS)]), space=book.raw_space
     )
-    listed, _ = done(known_attacks(public, public, seed=0), Shows("subspaces"), dims=(2,), liftings=("random", "adversarial"))
+    listed, _ = done(
+        known_attacks(public, public, seed=0), {"random": Shows("subspaces")}, dims=(2,), liftings=("random", "adversarial")
+    )
     found = {(row.lifting, row.attack): row for row in rows(listed)}
     assert set(found) == {
         ("none", "raw"),
         ("random", "nearest"),
+        ("random", "direct"),
         ("adversarial", "nearest"),
         ("adversarial", "database"),
         ("adversarial", "clustering"),
-    }  # the network of direct inversion knows another lifting
+    }  # the network of direct inversion knows random lifting alone
     random, adversarial = found["random", "nearest"].distance, found["adversarial", "nearest"].distance
     assert random == pytest.approx(0, abs=1e-6) and adversarial is not None and adversarial > 0.2
     assert {gap.lifting for gap in gaps(listed)} == {"random", "adversarial"}
@@ -226,6 +229,7 @@ def test_figures_hold_every_picture(tmp_path: Path) -> None:
 
 def test_networks_of_another_kind_are_refused() -> None:
     book = bundled_codebook()
-    for raw, direct in ((Shows("words"), None), (Shows("raw"), Shows("raw"))):
+    known: dict[Strategy, Inverts] = {"random": Shows("raw")}
+    for raw, direct in ((Shows("words"), {}), (Shows("raw"), known)):
         with pytest.raises(InputError, match="network"):
             inversion_study(PHOTOGRAPHS, {}, raw=raw, direct=direct, codebook=book, decoys=book, case="x")

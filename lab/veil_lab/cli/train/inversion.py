@@ -23,6 +23,7 @@ from veil.files.maps.checkpoints import run_key
 from veil.files.photographs.pictures import named_pictures, read_rgb
 from veil.inversion.maps import Kind
 from veil.inversion.weights import Training, Weights
+from veil.mechanisms.profile import STRATEGIES, Strategy
 from veil.threads import cores
 
 if TYPE_CHECKING:
@@ -33,12 +34,14 @@ if TYPE_CHECKING:
 EXAMPLES = """\
   veil lab train inversion photos/ --input raw -o raw.npz --minutes 40 --steps 20000 --seed 0
   veil lab train inversion photos/ --input subspaces --m 2 4 8 16 -o direct.npz --minutes 60 --steps 20000 --seed 0
+  veil lab train inversion photos/ --input subspaces --lifting random --m 2 -o random.npz --steps 400 --seed 0
   veil lab train inversion photos/ --input words --epsilon 8 10 12 --start bundled -o words.npz --steps 20000 --seed 0
   veil lab train inversion photos/ --input raw -o raw.npz --minutes 40 --steps 20000 --seed 0 --resume
   veil lab train inversion photos/ --input raw --start raw.npz -o better.npz --minutes 90 --steps 40000 --seed 1
 """
 DIMS = {"raw": [], "subspaces": [2, 4, 8, 16], "words": [2]}
 LOGGED_STEPS = 100
+SUB_HYBRID: Strategy = "sub-hybrid"
 WORD_EPSILONS = (12.0,)
 BUNDLED = "bundled"
 
@@ -53,6 +56,7 @@ class TrainInversion(Record):
     photos: tuple[Path, ...] = positional("photographs or folders of them")
     input: Kind = option("what is known at keypoints", required=True)
     m: tuple[int, ...] | None = option("of subspaces (default 2 4 8 16), or of words (default 2)", parse=at_least(1))
+    lifting: Strategy = option("of subspaces (default %(default)s)", default=SUB_HYBRID, choices=STRATEGIES)
     epsilon: tuple[float, ...] = option("of words (default 12)", default=WORD_EPSILONS)
     codebook: Path | None = option("decoys or dictionary (default: the bundled codebook)", metavar="FILE")
     output: Path = option("weights to write (.npz)", required=True, short="-o", metavar="FILE")
@@ -88,7 +92,7 @@ def _train(arguments: TrainInversion) -> int:
     quiet_colmap()
     dims = tuple(arguments.m or DIMS[arguments.input])
     codebook = None if arguments.input == "raw" else _codebook(arguments.codebook)
-    view = ServerView(kind=arguments.input, dims=dims, codebook=codebook, epsilons=arguments.epsilon)
+    view = ServerView(kind=arguments.input, dims=dims, codebook=codebook, epsilons=arguments.epsilon, lifting=arguments.lifting)
     options = _options(arguments)
     photographs = named_pictures(arguments.photos)
     folder = arguments.output.with_name(arguments.output.name + ".unfinished")
@@ -143,7 +147,7 @@ def _options(arguments: TrainInversion) -> TrainingOptions:
 
 def _key(arguments: TrainInversion, photographs: list[tuple[str, Path]], view: ServerView, start: Weights | None) -> str:
     """Digest of everything that changes examples or weights, except limits of time: a resumed run may be given more of it."""
-    choices = (view.kind, view.dims, view.epsilons, arguments.seed, arguments.batch, arguments.variants)
+    choices = (view.kind, view.dims, view.epsilons, view.lifting, arguments.seed, arguments.batch, arguments.variants)
     digest = ("" if view.codebook is None else view.codebook.digest) + ("" if start is None else start.digest)
     files = [hashlib.sha256(path.read_bytes()).digest() for _, path in photographs]
     return run_key([repr(choices).encode(), digest.encode(), *files])
@@ -240,9 +244,8 @@ def _provenance(
     start: Weights | None,
 ) -> Training:
     """The record of a training, with the command line that repeats it."""
-    names = ["input", "m", "epsilon", "steps", "minutes", "seed", "batch", "variants"]
-    if arguments.input != "words":
-        names.remove("epsilon")
+    of_input = {"raw": [], "subspaces": ["m", "lifting"], "words": ["m", "epsilon"]}[arguments.input]
+    names = ["input", *of_input, "steps", "minutes", "seed", "batch", "variants"]
     given = [(name, getattr(arguments, name)) for name in names]
     words = [
         [f"--{name}", *map(str, value if isinstance(value, tuple) else [value])] for name, value in given if value is not None
@@ -269,4 +272,5 @@ def _provenance(
         dims=dims,
         codebook="" if codebook is None else codebook.digest,
         start="" if start is None else start.digest,
+        lifting=arguments.lifting if arguments.input == "subspaces" else "",
     )

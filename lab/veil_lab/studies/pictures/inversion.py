@@ -1,8 +1,9 @@
 """Study of inversion: pictures from attacked subspaces, from raw descriptors and by direct inversion.
 
 It gives the rows of [P23] Table 1, and by ways of lifting those of [D21] Fig. 3 and Table 4. One network trained on raw
-descriptors inverts whatever attacks recover; direct inversion has its own network. Photographs must be kept out of the training
-of both, and of the codebooks; nothing here can check that. [D21]: Dusmanu et al. 2021. [P23]: Pittaluga and Zhuang 2023.
+descriptors inverts whatever attacks recover; direct inversion has one network for each way of lifting. Photographs must be
+kept out of the training of all, and of the codebooks; nothing here can check that. [D21]: Dusmanu et al. 2021. [P23]: Pittaluga
+and Zhuang 2023.
 """
 
 from __future__ import annotations
@@ -37,8 +38,8 @@ RAW, DIRECT = "raw", "direct"
 ORDER = (RAW, "database", "clustering", DIRECT, "nearest")
 ATTACKS = ("database", "clustering", "nearest")
 DIMS = (2, 4, 8, 16)
-# The lifting on which networks of direct inversion are trained.
-TRAINED: Strategy = "sub-hybrid"
+# The lifting of [P23] Table 1.
+SUB_HYBRID: Strategy = "sub-hybrid"
 # Attacks that look for decoys: there are none in random lifting.
 OF_DECOYS = ("database", "clustering")
 
@@ -127,25 +128,25 @@ def inversion_study(
     attacks: Mapping[str, Attack],
     *,
     raw: Inverts,
-    direct: Inverts | None,
+    direct: Mapping[Strategy, Inverts],
     codebook: Codebook,
     decoys: Codebook,
     case: str,
-    liftings: Sequence[Strategy] = (TRAINED,),
+    liftings: Sequence[Strategy] = (SUB_HYBRID,),
     dims: Sequence[int] = DIMS,
     companions: int = COMPANIONS,
     progress: Progress | None = None,
 ) -> list[Inverted]:
     """Reconstructions of every photograph from raw descriptors, and after each attack and directly for each lifting and m.
 
-    `raw` is the network for raw descriptors, `direct` the one for subspaces of sub-hybrid lifting (None: no direct inversion).
+    `raw` is the network for raw descriptors, `direct` those for subspaces, by their way of lifting.
     Photographs are lifted by the profile `paper` with each of `liftings` and each m of `dims`, and decoys from `decoys`; `case`
     seeds the lifting. Random lifting has no decoys, and no attack is run that looks for any. An attack on one photograph also
     sees the subspaces of the `companions` photographs that follow it, around the end of the list. Raises InputError for
     networks of another kind, or no photographs.
     """
-    if not photographs or raw.kind != "raw" or (direct is not None and direct.kind != "subspaces"):
-        raise InputError("the study needs photographs, a network for raw descriptors, and one for subspaces or none")
+    if not photographs or raw.kind != "raw" or any(network.kind != "subspaces" for network in direct.values()):
+        raise InputError("the study needs photographs, a network for raw descriptors, and others for subspaces alone")
     total, pictures = len(photographs) * (1 + len(liftings) * len(dims)), []
     for photograph in photographs:
         truth = publish(photograph.features).vectors
@@ -172,9 +173,9 @@ def inversion_study(
                 pictures.append(
                     _from_estimates(photograph, raw, estimates, forms[place], codebook, attack=name, lifting=lifting)
                 )
-            if direct is not None and lifting == TRAINED:
+            if lifting in direct:
                 sparse = subspaces_map(photograph.frame, photograph.features.keypoints, forms[place])
-                pictures.append(inverted(photograph, direct, sparse, lifting=lifting, attack=DIRECT, m=m))
+                pictures.append(inverted(photograph, direct[lifting], sparse, lifting=lifting, attack=DIRECT, m=m))
             _tell(progress, len(photographs) * (turn + 1) + place + 1, total)
     return pictures
 

@@ -32,13 +32,14 @@ from veil.extraction.sift import MAX_FEATURES, SiftOptions, extract_sift
 from veil.files.attack_networks import bundled_inverter, read_weights
 from veil.files.codebooks import bundled_codebook, bundled_decoys, read_codebook
 from veil.files.photographs.pictures import named_pictures, read_picture, read_rgb
+from veil.inversion.weights import Weights
 from veil.mechanisms.profile import STRATEGIES, Strategy
 from veil.report.tables import Table, fixed, names, numbers, percent
 from veil_lab.report.attacks import draw_inversions, draw_similarity
 from veil_lab.studies.pictures.inversion import (
     ATTACKS,
     DIMS,
-    TRAINED,
+    SUB_HYBRID,
     Gap,
     InversionRow,
     Inverted,
@@ -61,15 +62,15 @@ class EvaluateInversion(Record):
     """Lift every descriptor of photographs, attack the subspaces, and reconstruct pictures from what is recovered, raw
     descriptors, after the database, clustering and nearest-neighbor attacks, and by direct inversion of subspaces.
     The photographs must be others than those that networks, decoys and database were made of. Random lifting has no decoys,
-    and no attack is run that looks for any. Direct inversion is that of sub-hybrid lifting, on which its network was trained.
+    and no attack is run that looks for any. Direct inversion is that of the ways of lifting on which networks were trained.
     """
 
     photos: tuple[Path, ...] = positional("photographs or folders of them")
     inverter: Path | None = option("network for raw descriptors (default: the bundled one)", metavar="FILE")
-    direct: Path | None = option("network for subspaces (default: no direct inversion)", metavar="FILE")
+    direct: tuple[Path, ...] = option("networks for subspaces, one a lifting (default: none)", default=(), metavar="FILE")
     codebook: Path | None = option("codebook whose words are the decoys (default: the bundled one)", metavar="FILE")
     database: Path | None = option("the attacker's descriptors (default: the bundled pool)", metavar="FILE")
-    lifting: tuple[Strategy, ...] = option("ways of lifting (default sub-hybrid)", default=(TRAINED,), choices=STRATEGIES)
+    lifting: tuple[Strategy, ...] = option("ways of lifting (default sub-hybrid)", default=(SUB_HYBRID,), choices=STRATEGIES)
     attacks: tuple[str, ...] = option("attacks on subspaces (default: all)", default=ATTACKS, choices=ATTACKS)
     m: tuple[int, ...] = option("dimensions of the subspaces (default 2 4 8 16)", default=DIMS, parse=at_least(2))
     photographs: int | None = option("photographs to invert, evenly taken (default: all)", parse=at_least(1), metavar="N")
@@ -102,7 +103,7 @@ def _inversion(arguments: EvaluateInversion) -> int:
             "figures show one way of lifting; name one with --lifting, or leave out --figure and --reconstructions"
         )
     weights = bundled_inverter() if arguments.inverter is None else read_weights(arguments.inverter)
-    direct = None if arguments.direct is None else read_weights(arguments.direct)
+    direct = _direct(arguments)
     words = bundled_codebook() if arguments.codebook is None else read_codebook(arguments.codebook)
     database = bundled_decoys() if arguments.database is None else read_codebook(arguments.database)
     photographs = untrained_photographs(arguments)
@@ -114,7 +115,7 @@ def _inversion(arguments: EvaluateInversion) -> int:
             photographs,
             {name: attack for name, attack in known.items() if name in arguments.attacks},
             raw=network_of(weights),
-            direct=None if direct is None else network_of(direct),
+            direct={lifting: network_of(item) for lifting, item in direct.items()},
             codebook=words,
             decoys=words,
             case=f"inversion {arguments.seed}",
@@ -127,7 +128,7 @@ def _inversion(arguments: EvaluateInversion) -> int:
         arguments.json,
         {
             "photographs": len(photographs),
-            "weights": {"raw": weights.digest, "direct": None if direct is None else direct.digest},
+            "weights": {"raw": weights.digest, "direct": {lifting: item.digest for lifting, item in direct.items()}},
             "rows": [row.as_json() for row in table],
             "gaps": [gap.as_json() for gap in order],
             "pictures": [item.as_json() for item in pictures],
@@ -139,6 +140,25 @@ def _inversion(arguments: EvaluateInversion) -> int:
         say_table(arguments, gap_table(order))
     _draw(arguments, photographs, pictures, table, shown_m)
     return 0
+
+
+def _direct(arguments: EvaluateInversion) -> dict[Strategy, Weights]:
+    """The networks of direct inversion, by the lifting that they were trained on.
+
+    Raises InputError for one that reads no subspaces, two of one lifting, or one whose lifting is not asked for.
+    """
+    networks: dict[Strategy, Weights] = {}
+    for path in arguments.direct:
+        weights = read_weights(path)
+        if weights.kind != "subspaces":
+            raise InputError(f"{path} reads {weights.kind}, not subspaces; train one with --input subspaces")
+        # Weights older than the choice of a lifting are of sub-hybrid lifting.
+        lifting = next((name for name in STRATEGIES if name == weights.training.lifting), SUB_HYBRID)
+        if lifting in networks or lifting not in arguments.lifting:
+            cause = "another network is" if lifting in networks else "--lifting does not name it"
+            raise InputError(f"{path} was trained on {lifting} lifting, and {cause}; give one network for each lifting")
+        networks[lifting] = weights
+    return networks
 
 
 def untrained_photographs(arguments: Arguments) -> list[UntrainedPhotograph]:
