@@ -83,7 +83,7 @@ def rows(scene: ReferenceScene, arguments: argparse.Namespace) -> Iterator[Row]:
         sent = {name: item for place, (name, item) in enumerate(images.items()) if source != "third" or place % 3 != 1}
         if source not in ("own", "third", "bundled"):
             kept = list(extracted(scene_at(source)).values())
-        for count in arguments.words:
+        for count in arguments.words[: 1 if source == "bundled" else None]:
             book = bundled_codebook() if source == "bundled" else build_codebook(kept, count, method="hierarchical")
             laws = [(epsilon, m) for epsilon in arguments.epsilon for m in arguments.m]
             for epsilon, m in [(math.inf, 1), *laws] if arguments.without else laws:
