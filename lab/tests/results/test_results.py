@@ -73,7 +73,10 @@ def test_printed_tables_are_read_as_they_stand() -> None:
 def test_a_page_is_filled_from_records() -> None:
     text = "In Table 2 of [D21], {{forms | subspaces, 2 | share}} % of {{forms | features}} at m = `4`.\n\n{{forms}}\n"
     page = rendered(text, {"forms": record()})
-    assert "56 (52-60) % of 2,048 at m = `4`" in page and "| words | - | 11 of 18 | 320 |" in page
+    assert (
+        "56 (52-60) % of 2,048 at m = `4`" in page
+        and "| words | - | 11\N{NO-BREAK SPACE}of\N{NO-BREAK SPACE}18 | 320 |" in page
+    )
     assert "From `python lab/program.py`: run at commit 0123abcd, 2026-11-27." in page
 
 

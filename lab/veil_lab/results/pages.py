@@ -29,6 +29,9 @@ _FREE = re.compile(
     re.MULTILINE | re.DOTALL,
 )
 
+# Characters of a number with its interval, at most: longer cells are sentences.
+LONGEST_NUMBER = 28
+
 
 def rendered(text: str, records: Mapping[str, ResultRecord]) -> str:
     """A page with the cells and tables that it cites of records by name.
@@ -76,12 +79,19 @@ def _cited(parts: list[str], records: Mapping[str, ResultRecord]) -> str:
 
 def _shown(table: ResultTable) -> str:
     """The table in Markdown, with the sentences of a last column `note` numbered below it."""
+    table = replace(table, rows=tuple(tuple(map(_unbroken, row)) for row in table.rows))
     if table.columns[-1] != "note":
         return table.markdown()
     notes = list(dict.fromkeys(row[-1] for row in table.rows if row[-1] not in ("", "-")))
     number = {note: str(place) for place, note in enumerate(notes, start=1)}
     numbered = replace(table, rows=tuple((*row[:-1], number.get(row[-1], "")) for row in table.rows))
     return "\n".join([numbered.markdown(), "", *(f"{place}. {note}" for note, place in number.items())])
+
+
+def _unbroken(cell: str) -> str:
+    """The cell with spaces at which no browser breaks the line, if it is a number with its interval or its total."""
+    is_short_number = len(cell) <= LONGEST_NUMBER and cell.lstrip("+-(")[:1].isdigit()
+    return cell.replace(" ", "\N{NO-BREAK SPACE}") if is_short_number else cell
 
 
 def source(record: ResultRecord) -> str:
