@@ -59,15 +59,19 @@ def main() -> None:
     arguments = parser.parse_args()
     arguments.gravity, arguments.workers, arguments.json = None, 2, None
     quiet_colmap()
+    subjects = [mappable(name, arguments) for name in arguments.scenes]
     print(f"| {' | '.join(COLUMNS)} |")
     print(f"|{' --- |' * len(COLUMNS)}", flush=True)
-    for name in arguments.scenes:
-        folder = Path(name) if Path(name).is_dir() else Path(os.environ["VEIL_DATA"]) / name
-        subject = subject_of(read_scene(folder), arguments)
-        if not subject.reference:
-            subject = replace(subject, reference=map_points(subject).cam_from_world)
+    for subject in subjects:
         for noise in arguments.gravity_noise:
             print(f"| {' | '.join(row(subject, noise, arguments))} |", flush=True)
+
+
+def mappable(name: str, arguments: argparse.Namespace) -> MappableScene:
+    """The scene of a folder, also below VEIL_DATA, with COLMAP's cameras where it has none."""
+    folder = Path(name) if Path(name).is_dir() else Path(os.environ["VEIL_DATA"]) / name
+    subject = subject_of(read_scene(folder), arguments)
+    return subject if subject.reference else replace(subject, reference=map_points(subject).cam_from_world)
 
 
 def row(subject: MappableScene, noise: float, arguments: argparse.Namespace) -> tuple[str, ...]:
