@@ -44,4 +44,4 @@ for name in place.held_out:
 # On a larger map a device fetches a few tiles, and how it does that decides what the server learns:
 # :doc:`private tiles </docs/theory/tiles>`.
 
-# sphinx_gallery_thumbnail_path = "docs/figures/tiles.png"
+# sphinx_gallery_thumbnail_path = "docs/figures/city.png"

@@ -64,4 +64,4 @@ with veil.Client(address, token.read_text().strip(), veil.Device(work / "phone")
 server.terminate()
 server.wait()
 
-# sphinx_gallery_thumbnail_path = "docs/figures/serve.png"
+# sphinx_gallery_thumbnail_path = "docs/figures/browser.png"

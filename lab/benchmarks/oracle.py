@@ -1,6 +1,6 @@
 """How near to a descriptor may an oracle come that picks from the K entries of a database nearest to its subspace?
 
-    python lab/benchmarks/oracle.py sacre_coeur --figure docs/figures/oracle.png
+    python lab/benchmarks/oracle.py sacre_coeur --figure oracle.png
 
 Fig. 6 of Dusmanu et al. 2021: sub-hybrid lifting to planes, with centroids of the bundled codebooks as decoys. The database is
 the bundled pool of real descriptors, and the oracle knows the truth. A row gives the mean distance of the entry that it picks,

@@ -1,7 +1,7 @@
 """Coverage: how often does the 95 % region that an answer claims hold the true pose, by form and by what is wrong with a query?
 
     python lab/benchmarks/pose_coverage.py --quick
-    python lab/benchmarks/pose_coverage.py --record whole.jsonl --figure docs/figures/pose_coverage.png
+    python lab/benchmarks/pose_coverage.py --record whole.jsonl --figure pose_coverage.png
 
 The oracle is the simulated city (docs/theory/city.md): the map has true poses and true points, so that all of an error is the
 query's. Even images are the map, as raw features, and odd ones are asked. One factor differs from the usual at a time:

@@ -2,7 +2,7 @@
 
     python lab/benchmarks/queries.py --decoys pool.npz --images 100 300 1000 --exhaustive 100
     python lab/benchmarks/queries.py --decoys pool.npz --images 100 300 1000 3000 10000 --queries 1000 --foreign 1000 --lines F
-    python lab/benchmarks/queries.py --decoys pool.npz --images --lines FILE --figure docs/figures/query_times.png
+    python lab/benchmarks/queries.py --decoys pool.npz --images --lines FILE --figure query_times.png
 
 Every tenth image of a city is a query, the first N of the others are the map, at their true poses, with the points that two of
 them or more see; foreign queries are of another city. All features are released by the hardened default. Kinds: "private" (map
