@@ -30,7 +30,7 @@ _FREE = re.compile(
 )
 
 # Characters of a number with its interval, at most: longer cells are sentences.
-LONGEST_NUMBER = 28
+LONGEST_NUMBER = 32
 
 
 def rendered(text: str, records: Mapping[str, ResultRecord]) -> str:
