@@ -69,7 +69,7 @@ def _figure(chart: RecordChart) -> Any:
             if sum(map(len, at)) > LEVEL_LETTERS:
                 axis.tick_params(axis="x", labelrotation=30)
                 for label in axis.get_xticklabels():
-                    label.set_ha("right")
+                    label.set_horizontalalignment("right")
         if "y" in chart.log:
             axis.set_yscale("log")
         axis.set_xlabel(chart.x)

@@ -65,10 +65,10 @@ class CandidateStore:
         """The store of these releases, of which there is at least one, on their device."""
         photographs, first = [], 0
         for release in releases:
-            keypoints = release.keypoints.cpu().numpy().astype(np.float64)
+            places = release.keypoints.cpu().numpy().astype(np.float64)
             members = [view.members.cpu().numpy() for view in release.views]
-            photographs.append(tuple(StoredView.of(first + rows, keypoints[rows]) for rows in members))
-            first += len(keypoints)
+            photographs.append(tuple(StoredView.of(first + rows, places[rows]) for rows in members))
+            first += len(places)
         points, ratios, truth, basis, keypoints = (
             torch.cat([getattr(release, name) for release in releases])
             for name in ("points", "log_ratios", "truth", "basis", "keypoints")
