@@ -31,6 +31,7 @@ from veil.cli.common import quiet_colmap
 from veil.codebooks.codebook import Codebook
 from veil.device.descriptor_books import build_codebook
 from veil.device.doors import map_images
+from veil.errors import InputError
 from veil.extraction.sift import extract_sift
 from veil.features import Features
 from veil.files.codebooks import bundled_codebook
@@ -84,7 +85,11 @@ def rows(scene: ReferenceScene, arguments: argparse.Namespace) -> Iterator[Row]:
         if source not in ("own", "third", "bundled"):
             kept = list(extracted(scene_at(source)).values())
         for count in arguments.words[: 1 if source == "bundled" else None]:
-            book = bundled_codebook() if source == "bundled" else build_codebook(kept, count, method="hierarchical")
+            try:
+                book = bundled_codebook() if source == "bundled" else build_codebook(kept, count, method="hierarchical")
+            except InputError:  # fewer descriptors than words
+                yield (scene.name, Path(source).name, f"{count:,}", "", "", "too few descriptors", "", "", "")
+                continue
             laws = [(epsilon, m) for epsilon in arguments.epsilon for m in arguments.m]
             for epsilon, m in [(math.inf, 1), *laws] if arguments.without else laws:
                 law = SubsetMechanism(dictionary_size=len(book), epsilon=epsilon, m=m)
