@@ -12,7 +12,7 @@ from urllib.parse import quote
 from veil.client.answers import Accepted, JobStatus, RemoteMap, RemotePose, accepted_of, job_of, map_of, pose_of
 from veil.client.connection import Connection, ServerError, Unreachable
 from veil.client.tile_use import TileUse
-from veil.device.device import Device
+from veil.device.device import Device, NearRepeats
 from veil.device.protection import Protection
 from veil.device.tiles import TileAnswer
 from veil.errors import InputError, WireError
@@ -109,7 +109,7 @@ class Client:
         Raises ServerError if the server refuses, and what `Device.release` raises.
         """
         where = self.id_of(map_id)
-        message = self._released(features, protection, name, allow_second)
+        message = self._released(features, protection, name, allow_second, "anew")
         sending = Sending(server=self._connection.url, map_id=where, name=name, message_sha256=_digest(message))
         self.outbox.put(sending, message)
         try:
@@ -167,7 +167,7 @@ class Client:
                 self._fetchers[key] = tiles.opened(f"{self._connection.url}/v1/tiles/{quote(map_id, safe='')}")
             return tiles.localized(features, self._fetchers[key])
         where = self.id_of(map_id)
-        message = self._released(features, protection, name, allow_second)
+        message = self._released(features, protection, name, allow_second, "earlier")
         return pose_of(self._connection.post_message("v1", "maps", where, "localize", message=message))
 
     def contributions(self) -> list[Accepted]:
@@ -246,9 +246,11 @@ class Client:
         for head in heads:
             require_in_chain(receipt, links, head or None)
 
-    def _released(self, features: Features, protection: Protection | None, name: str, allow_second: bool) -> bytes:
+    def _released(
+        self, features: Features, protection: Protection | None, name: str, allow_second: bool, near_repeats: NearRepeats
+    ) -> bytes:
         """The message of an image, which the ledger then knows."""
-        released = self.device.release(features, protection, name=name, allow_second=allow_second)
+        released = self.device.release(features, protection, name=name, allow_second=allow_second, near_repeats=near_repeats)
         self.notes |= dict.fromkeys(released.notes)
         return released.message
 

@@ -7,20 +7,30 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
+
+import numpy as np
 
 from veil import randomness
 from veil.device.protection import HideInSubspaces, HideInWords, Made, Protection, make, positions_key
 from veil.errors import ReleaseRefused, Remedy
 from veil.features import Features
+from veil.files.device.drawn import SealedDraws, opened_draws, sealed_draws
 from veil.files.device.home import home
 from veil.files.device.ledger import Entry, Ledger, record_all, require_enterable, require_secret
 from veil.files.device.secret import load_secret
 from veil.ldp.budget import Budget, BudgetUnit
+from veil.mechanisms.public import publish
 from veil.mechanisms.release import PRIVATE_DICTIONARY, made_from, pseudonym
+from veil.mechanisms.repeats import Answered, DrawnFeatures, drawn_arrays, sketched, with_earlier_draws
 from veil.mechanisms.selection import ChosenFeatures, Selection, selected_rows
 from veil.one_line import one_line
+from veil.randomness import Randomness
 from veil.wire import encode
 from veil.wire.message import Message
+
+# Of features that left before: their earlier draws, or new ones.
+NearRepeats = Literal["earlier", "anew"]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -37,6 +47,7 @@ class DeviceRelease:
     - `missing`: of words, number of features that were asked for and that the image does not have.
     - `notes`: sentences that the user should read.
     - `remedy`: what would protect better.
+    - `shown_before`: number of features that left with the draws of an earlier release.
     """
 
     message: bytes
@@ -48,6 +59,7 @@ class DeviceRelease:
     missing: int = 0
     notes: tuple[str, ...] = ()
     remedy: tuple[Remedy, ...] = ()
+    shown_before: int = 0
 
     __repr__ = one_line
 
@@ -86,6 +98,7 @@ class Device:
         name: str = "",
         fresh: bool = False,
         allow_second: bool = False,
+        near_repeats: NearRepeats = "anew",
     ) -> DeviceRelease:
         """Protect one image, enter the release in the ledger, and return it with the message that may leave.
 
@@ -96,16 +109,26 @@ class Device:
         - `name`: of the image, for the ledger alone; by default the name of the release.
         - `fresh`: draws anew, independently of earlier releases.
         - `allow_second`: accepts a second, different release of the image; the two together give it away.
+        - `near_repeats`: "earlier" gives features that left before their earlier draws again, of releases that were made so. It
+          is for queries, bursts and video (release.md#near-repeats). "anew" draws for each image by itself, as maps need it,
+          whose images match by their draws.
 
         Raises ReleaseRefused, and releases nothing, for a second, different release (unless allowed), beyond a budget, or with
         decoys or words made from this very image; InputError (RangeError, SpaceError) if features and choices do not fit,
         FileFormatError if the ledger is damaged.
         """
-        with releasing(self, fresh=fresh, allow_second=allow_second) as make_release:
+        with releasing(self, fresh=fresh, allow_second=allow_second, near_repeats=near_repeats) as make_release:
             return make_release(features, protection or Protection(descriptors=HideInSubspaces()), name)
 
     def _made(
-        self, features: Features, protection: Protection, name: str, *, fresh: bool, pending: Sequence[Entry]
+        self,
+        features: Features,
+        protection: Protection,
+        name: str,
+        *,
+        fresh: bool,
+        near_repeats: NearRepeats,
+        pending: Sequence[Entry],
     ) -> tuple[Entry, DeviceRelease]:
         """A release that is entered nowhere, and its entry; `pending` are those that will be entered before it."""
         if isinstance(protection.descriptors, HideInWords) and protection.descriptors.book.digest != self._public:
@@ -113,7 +136,9 @@ class Device:
         source = randomness.fresh() if fresh else randomness.memoized(self._secret)
         made = make(protection, features, source)
         hidden = positions_key(protection, features, source)
-        message = encode(made.upload, dtype=made.dtype)
+        again = None if fresh or near_repeats == "anew" else self._again(made, features, source, pending)
+        upload = made.upload if again is None else again.upload
+        message = encode(upload, dtype=made.dtype)
         digest = hashlib.sha256(message).hexdigest()
         image = features.image_digest.hex()
         others = [*self.ledger.entries_of(image), *(entry for entry in pending if entry.image_digest == image)]
@@ -122,25 +147,49 @@ class Device:
             image_digest=image,
             released_as=alias,
             name=name or alias,
-            parameters=f"{made.parameters.text} secret={self._secret.fingerprint} {hidden}",
-            features=len(made.upload),
+            parameters=f"{made.parameters.text} secret={self._secret.fingerprint} {hidden}{'' if again is None else again.key}",
+            features=len(upload),
             message_digest=digest,
             fresh=fresh,
             mechanism=made.mechanism,
             chosen=_chosen(protection),
+            charged=None if again is None else again.new,
+            draws=None if again is None else again.draws,
         )
         # The image that is entered now is compared with no other dictionary.
         self._public = protection.descriptors.book.digest if isinstance(protection.descriptors, HideInWords) else None
         return entry, DeviceRelease(
             message=message,
             released_as=alias,
-            upload=made.upload,
+            upload=upload,
             image_features=made.image_features,
             image_epsilon=made.image_epsilon,
             median_error=made.median_error,
             missing=made.missing,
             notes=_notes(entry.name, made),
             remedy=made.remedy,
+            shown_before=0 if again is None else len(upload) - again.new,
+        )
+
+    def _again(self, made: Made, features: Features, source: Randomness, pending: Sequence[Entry]) -> _Again:
+        """The upload with the earlier draws of features that left before, from the ledger and the releases of this call."""
+        image, kind = features.image_digest.hex(), made.parameters.text
+        sketches = sketched(publish(features.take(made.rows)).vectors, source)
+        earlier = self.ledger.drawn(kind, image, self._secret)
+        for entry in pending:
+            if entry.image_digest == image:
+                break
+            if entry.draws is not None and entry.draws.kind == kind:
+                earlier.append(opened_draws(entry.draws, self._secret))
+        answered = with_earlier_draws(made.upload, sketches, earlier)
+        drawn = DrawnFeatures.of(answered.message.form, sketches[answered.rows], answered.is_new, dtype=made.dtype)
+        new = int(answered.is_new.sum())
+        is_whole = new == len(made.upload)
+        return _Again(
+            upload=made.upload if is_whole else answered.message,
+            new=new,
+            key="" if is_whole else f" earlier={_digest_of(answered)}",
+            draws=sealed_draws(drawn, kind, self._secret),
         )
 
     def sent(self, features: Features) -> ChosenFeatures | None:
@@ -190,12 +239,31 @@ class Device:
         return self._secret.fingerprint
 
 
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Again:
+    """A message with earlier draws, the number of features drawn anew, text for the ledger, and their sealed draws."""
+
+    upload: Message
+    new: int
+    key: str
+    draws: SealedDraws
+
+
+def _digest_of(answered: Answered) -> str:
+    """16 hex digits of the draws that left again and of the features that stayed: equal ones stand for equal messages."""
+    parts = [np.packbits(answered.is_new).tobytes(), answered.rows.astype("<i8").tobytes()]
+    parts += [values[~answered.is_new].tobytes() for values in drawn_arrays(answered.message.form).values()]
+    return hashlib.blake2b(b"|".join(parts), digest_size=8).hexdigest()
+
+
 # Makes one of several releases: of features, a protection and the image's name.
 MakeRelease = Callable[[Features, Protection, str], DeviceRelease]
 
 
 @contextmanager
-def releasing(device: Device, *, fresh: bool = False, allow_second: bool = False) -> Iterator[MakeRelease]:
+def releasing(
+    device: Device, *, fresh: bool = False, allow_second: bool = False, near_repeats: NearRepeats = "anew"
+) -> Iterator[MakeRelease]:
     """A block whose releases are entered in the ledger together when it ends well, and none of them if it raises.
 
     It is given a function that makes one: of features, a protection and the image's name. No message may leave before the
@@ -204,7 +272,7 @@ def releasing(device: Device, *, fresh: bool = False, allow_second: bool = False
     entries: list[Entry] = []
 
     def make_release(features: Features, protection: Protection, name: str) -> DeviceRelease:
-        entry, release = device._made(features, protection, name, fresh=fresh, pending=entries)
+        entry, release = device._made(features, protection, name, fresh=fresh, near_repeats=near_repeats, pending=entries)
         require_enterable(device.ledger, entry, allow_second=allow_second)  # before others are made; all are judged at the end
         entries.append(entry)
         return release

@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import Literal
 
 import numpy as np
-from jaxtyping import Float64
+from jaxtyping import Float64, Int64
 
 from veil.codebooks.codebook import Codebook
 from veil.codebooks.decoys import MOST_REUSE, USUAL_REUSE, in_runs
@@ -49,11 +49,13 @@ class Made:
     - `median_error`: of words, median distance of the descriptors to their words (unit vectors).
     - `missing`: of words, number of features that were asked for and that the image does not have.
     - `image_features`: number of features that the image has, sent or not.
+    - `rows`: of the raw features, in the order of the upload.
     - `notes`: sentences that the user should read.
     - `remedy`: what would protect better.
     """
 
     upload: Message
+    rows: Int64[np.ndarray, "features"]
     dtype: Literal["float16", "float32"]
     parameters: Parameters
     mechanism: SubsetMechanism | None = None
@@ -122,6 +124,7 @@ class HideInSubspaces:
             )
         return Made(
             upload=release.upload,
+            rows=release.order,
             dtype=profile.dtype,
             parameters=release.parameters,
             image_features=len(features),
@@ -221,6 +224,7 @@ class HideInWords:
         is_localizable = self.mechanism.epsilon > 0 or features.camera.as_sent.focal_is_known
         return Made(
             upload=release.upload,
+            rows=release.order,
             dtype="float32",
             parameters=release.parameters,
             mechanism=self.mechanism,

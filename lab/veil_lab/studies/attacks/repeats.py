@@ -25,8 +25,10 @@ from veil.codebooks.kmeans import spherical_kmeans
 from veil.errors import InputError
 from veil.features import Features
 from veil.forms import Subspaces
+from veil.mechanisms.public import publish
+from veil.mechanisms.repeats import DrawnFeatures, sketched, with_earlier_draws
 from veil.progress import StepCount, StepProgress, ignore_steps
-from veil.randomness import seeded
+from veil.randomness import Randomness, seeded
 from veil.wire.codec_subspaces import as_sent
 from veil.wire.message import Message
 from veil_lab.studies.attacks.aligned_repeats import aligned_attacks
@@ -115,11 +117,13 @@ def repeats_study(
     *,
     most: int = WORDS_SENT,
     seed: int = 0,
+    earlier: bool = False,
     progress: StepProgress = ignore_steps,
 ) -> list[RepeatRow]:
     """Rows of all forms, kinds, numbers of uploads and units, each of its best attack.
 
-    Descriptors of at most `most` features of each photograph are attacked, words and positions of all. Raises
+    Descriptors of at most `most` features of each photograph are attacked, words and positions of all. With `earlier` the
+    device gives features that left before their earlier draws (`veil.mechanisms.repeats`), as queries of a client do. Raises
     InputError without any set, or for a set of less than five repeats.
     """
     if not sets or min(len(item.features) for item in sets) < max(UPLOADS):
@@ -134,7 +138,7 @@ def repeats_study(
             attacked = []
             for item in (item for item in sets if item.kind == kind):
                 count.begin(f"{setting.name}: {kind}s of {item.photograph}")
-                attacked.append(_attacked(setting, item, pools, dictionary, Effort(features=most, seed=seed)))
+                attacked.append(_attacked(setting, item, pools, dictionary, Effort(features=most, seed=seed), earlier))
             for uploads in UPLOADS:
                 rows += _best(setting.name, kind, uploads, attacked, seed)
     return rows
@@ -157,15 +161,18 @@ def _dictionary(database: Codebook, seed: int) -> Codebook:
 
 
 def _attacked(
-    setting: FormSetting, item: RepeatSet, pools: FormPools, dictionary: Codebook | None, effort: Effort
+    setting: FormSetting, item: RepeatSet, pools: FormPools, dictionary: Codebook | None, effort: Effort, earlier: bool
 ) -> AttackedRepeat:
     """Scores of all attacks on one set of near repeats."""
     device = seeded(f"repeats {effort.seed}")  # one secret for all photographs, as one device has
     public = dictionary if setting.descriptors == "words" else pools.codebook
-    first, *others = (
-        _as_sent(released_as(setting, features, pools, dictionary=dictionary, randomness=device, gravity=LEVEL_DOWN))
+    messages = [
+        released_as(setting, features, pools, dictionary=dictionary, randomness=device, gravity=LEVEL_DOWN)
         for features in item.features
-    )
+    ]
+    if earlier and public is not None:
+        messages = _with_earlier_draws(messages, item.features, public, device)
+    first, *others = map(_as_sent, messages)
     truth = find_truth(first, {item.photograph: item.features[0]}, public)
     attacks = chosen(COMPARING if pools.learned is None else (*COMPARING, *LEARNED))
     scores: dict[int, dict[str, Score]] = {}
@@ -181,6 +188,21 @@ def _attacked(
         scores[uploads] = {item.attack: item.score for item in findings(examined) if item.score is not None}
     sent = len(first)
     return AttackedRepeat(features={"descriptor": min(sent, effort.features), "word": sent, "px": sent}, scores=scores)
+
+
+def _with_earlier_draws(
+    messages: Sequence[Message], images: Sequence[Features], public: Codebook, device: Randomness
+) -> list[Message]:
+    """The messages as one device sends them one after another that gives features their earlier draws."""
+    answered: list[Message] = []
+    earlier: list[DrawnFeatures] = []
+    for message, features in zip(messages, images, strict=True):
+        rows = find_truth(message, {"": features}, public).rows
+        sketches = sketched(publish(features.take(rows)).vectors, device)
+        again = with_earlier_draws(message, sketches, earlier)
+        earlier.append(DrawnFeatures.of(again.message.form, sketches[again.rows], again.is_new))
+        answered.append(again.message)
+    return answered
 
 
 def _as_sent(message: Message) -> Message:

@@ -1,1 +1,3 @@
-"""Files of a client: the folder of its owner (`home`), its `secret`, its `ledger`, and the `outbox` of messages."""
+"""Files of a client: the folder of its owner (`home`), its `secret`, its `ledger`, the draws of
+earlier releases (`drawn`) and the `outbox` of messages.
+"""

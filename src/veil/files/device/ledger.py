@@ -21,10 +21,12 @@ import numpy as np
 
 from veil.errors import FileFormatError, InputError, ReleaseRefused, Remedy, VeilError
 from veil.files.atomic import PART, clear_leftovers, writing
+from veil.files.device.drawn import TABLE, SealedDraws, insert_draws, read_draws
 from veil.files.device.home import make_private, require_own
 from veil.files.sqlite import PATIENCE_S, transaction, trouble
 from veil.ldp.budget import UNITS, Budget, BudgetUnit, Charge
 from veil.ldp.mechanism import SubsetMechanism
+from veil.mechanisms.repeats import DrawnFeatures
 from veil.mechanisms.selection import ChosenFeatures
 from veil.one_line import one_line
 from veil.randomness import Secret
@@ -68,6 +70,7 @@ def open_or_make(path: Path) -> bool:
     if not new:
         with connected(path) as connection:  # looks whether it is one
             connection.execute(_CHOSEN)
+            connection.execute(TABLE)
     return new
 
 
@@ -95,7 +98,7 @@ def _create(path: Path) -> bool:
 def _fill(path: Path) -> None:
     try:
         with closing(sqlite3.connect(path, timeout=PATIENCE_S)) as connection:
-            connection.executescript(f"BEGIN; {_SCHEMA} {_CHOSEN}; PRAGMA user_version = {LAYOUT}; COMMIT;")
+            connection.executescript(f"BEGIN; {_SCHEMA} {_CHOSEN}; {TABLE}; PRAGMA user_version = {LAYOUT}; COMMIT;")
     except sqlite3.OperationalError as error:
         raise _refusal(path, error) from None
 
@@ -185,6 +188,8 @@ class Entry:
     - `released_at`: seconds since 1970 (UTC).
     - `mechanism`: the law of the words; None for a form without an epsilon (subspaces).
     - `chosen`: the features that left, where they were chosen one by one. It is not read with other facts, see `Ledger.chosen`.
+    - `charged`: number of features that words were drawn for anew; None: all.
+    - `draws`: of new features, which later releases are compared with; None keeps none. It is read by `Ledger.drawn` alone.
     """
 
     image_digest: str
@@ -197,6 +202,8 @@ class Entry:
     released_at: float = 0.0
     mechanism: SubsetMechanism | None = None
     chosen: ChosenFeatures | None = None
+    charged: int | None = None
+    draws: SealedDraws | None = None
 
     __repr__ = one_line
 
@@ -207,7 +214,8 @@ class Entry:
     @property
     def charge(self) -> Charge | None:
         """The cost of the release, its features under its mechanism; None if no epsilon bounds it."""
-        return None if self.mechanism is None else Charge(mechanism=self.mechanism, features=self.features)
+        count = self.features if self.charged is None else self.charged
+        return None if self.mechanism is None else Charge(mechanism=self.mechanism, features=count)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -266,6 +274,11 @@ class Ledger:
             found = connection.execute("SELECT sent FROM chosen WHERE image_digest = ? ORDER BY rowid DESC", (image_digest,))
             row = found.fetchone()
         return None if row is None else ChosenFeatures(rows=np.frombuffer(row[0], dtype="<i4").astype(np.int64))
+
+    def drawn(self, kind: str, image_digest: str, secret: Secret) -> list[DrawnFeatures]:
+        """Draws of a kind of protection that are remembered from before this image left first (`drawn.read_draws`)."""
+        with connected(self.path, mode="ro") as connection:
+            return read_draws(connection, kind, image_digest, secret)
 
     def budgets(self) -> dict[BudgetUnit, Budget]:
         """The budgets in force, by unit."""
@@ -359,7 +372,8 @@ def _entries(connection: sqlite3.Connection, image_digest: str | None = None) ->
 def _entry(row: Sequence) -> Entry:
     mechanism = None
     if row[8] is not None:
-        if not 1 <= int(row[4]) == int(row[11]):
+        fewest = 0 if " earlier=" in str(row[3]) else max(1, int(row[4]))  # earlier draws are charged once
+        if not fewest <= int(row[11]) <= int(row[4]):
             raise ValueError(f"the spending of {row[2]} is impossible")
         mechanism = _mechanism(int(row[8]), float(row[9]), int(row[10]))
     return Entry(
@@ -372,6 +386,7 @@ def _entry(row: Sequence) -> Entry:
         fresh=bool(row[6]),
         released_at=float(row[7]),
         mechanism=mechanism,
+        charged=None if mechanism is None else int(row[11]),
     )
 
 
@@ -400,9 +415,12 @@ def _insert(connection: sqlite3.Connection, entry: Entry) -> None:
         connection.execute("INSERT INTO chosen (image_digest, message_digest, sent) VALUES (?, ?, ?)", sent)
     if entry.mechanism is not None:
         law = (entry.mechanism.dictionary_size, float(entry.mechanism.epsilon), entry.mechanism.m)
-        row = (entry.image_digest, entry.message_digest, *law, entry.features, now)
+        charged = entry.features if entry.charged is None else entry.charged
+        row = (entry.image_digest, entry.message_digest, *law, charged, now)
         columns = "image_digest, message_digest, words, epsilon, m, features, spent_at"
         connection.execute(f"INSERT INTO spending ({columns}) VALUES (?, ?, ?, ?, ?, ?, ?)", row)
+    if entry.draws is not None:
+        insert_draws(connection, entry.image_digest, entry.message_digest, entry.draws)
 
 
 def _second_release(entry: Entry, others: Sequence[Entry]) -> ReleaseRefused:
@@ -434,10 +452,12 @@ def _difference(entry: Entry, other: Entry) -> str:
     digests = ("draws", "choices")  # of all that the draws depend on
     changed = [name for name in now if name in then and now[name] != then[name] and name not in ("form", "shown", "gravity")]
     if now["form"] == then["form"]:  # a number of words is no dimension of a subspace, though both are called m
-        others = [name for name in changed if name not in ("keypoints", "secret", *digests)]
+        others = [name for name in changed if name not in ("keypoints", "secret", "earlier", *digests)]
         differences += [f"{name} {now[name]} and not {then[name]}" for name in others]
     if "keypoints" in changed:
         differences.append("keypoints of another extraction")
+    if now.get("earlier") != then.get("earlier"):
+        differences.append("other draws of earlier releases")
     if "secret" in changed:
         differences.append("another client secret")
     if not differences and any(name in changed for name in digests):

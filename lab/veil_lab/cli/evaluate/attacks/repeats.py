@@ -26,6 +26,7 @@ EXAMPLES = """\
   veil evaluate repeats strecha/fountain-P11/images --photographs 4
   veil evaluate repeats strecha/fountain-P11/images --photographs 4 --learned --attacked-features 60
   veil evaluate repeats fox/images sacre_coeur --decoys pool.npz --photographs 20 --json repeats.json
+  veil evaluate repeats fox/images --earlier          near repeats as queries of a client are answered
 """
 WITHIN = {"descriptor": "0.1 / 0.2 / 0.4", "px": "5 / 20 px", "word": "right word"}
 
@@ -44,6 +45,9 @@ class EvaluateRepeats(Record):
         "attack subspaces with the bundled networks, too: 40 s of a core for each release and number of uploads, or less with "
         "--attacked-features",
         default=False,
+    )
+    earlier: bool = option(
+        "give features that left before their earlier draws, as queries of a client do (default: draw anew)", default=False
     )
     photographs: int = option("photographs attacked at most, evenly taken (default %(default)s)", default=8, parse=at_least(1))
     attacked_features: int | None = option(
@@ -84,7 +88,7 @@ def _repeats(arguments: EvaluateRepeats) -> int:
         pools = replace(pools, learned=bundled_learned_model())
     with StepBar("attacking") as bar:
         most = arguments.attacked_features or WORDS_SENT
-        rows = repeats_study(sets, pools, most=most, seed=arguments.seed, progress=bar)
+        rows = repeats_study(sets, pools, most=most, seed=arguments.seed, earlier=arguments.earlier, progress=bar)
     write_json(arguments.json, {"rows": [row.as_json() for row in rows]})
     say(arguments, f"{rows[0].photographs} photographs")
     say_table(arguments, repeats_table(rows))

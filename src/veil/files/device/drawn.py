@@ -1,0 +1,110 @@
+"""Draws of earlier releases in the ledger's file, sealed by the client's secret; the oldest are forgotten.
+
+A file of its own: the ledger counts, and knows nothing of what left. What is sealed is as safe as the secret, which lies in the
+same folder: the seal is for copies of the ledger.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import io
+import os
+import sqlite3
+from dataclasses import dataclass
+
+import numpy as np
+
+from veil.mechanisms.repeats import DrawnFeatures
+from veil.one_line import one_line
+from veil.randomness import Secret
+
+TABLE = """CREATE TABLE IF NOT EXISTS drawn (
+    image_digest TEXT NOT NULL, message_digest TEXT NOT NULL, kind TEXT NOT NULL,
+    features INTEGER NOT NULL, sealed BLOB NOT NULL
+)"""
+# Features that are remembered: some fifty releases, 25 MB of subspaces.
+MOST_REMEMBERED = 50_000
+_NONCE, _TAG = 16, 32
+
+
+@dataclass(frozen=True, kw_only=True)
+class SealedDraws:
+    """Draws of the new features of a release: the `kind` of protection, the number of `features`, and what is sealed."""
+
+    kind: str
+    features: int
+    sealed: bytes
+
+    __repr__ = one_line
+
+
+def sealed_draws(drawn: DrawnFeatures, kind: str, secret: Secret) -> SealedDraws:
+    """Draws that only who has the secret can read."""
+    buffer = io.BytesIO()
+    arrays: dict[str, np.ndarray] = {"sketches": drawn.sketches, **drawn.draws}
+    np.savez(buffer, allow_pickle=False, **arrays)
+    return SealedDraws(kind=kind, features=len(drawn), sealed=_sealed(buffer.getvalue(), secret))
+
+
+def insert_draws(connection: sqlite3.Connection, image_digest: str, message_digest: str, draws: SealedDraws) -> None:
+    """Remember the draws of a release, and forget the oldest beyond `MOST_REMEMBERED` features."""
+    row = (image_digest, message_digest, draws.kind, draws.features, draws.sealed)
+    connection.execute("INSERT INTO drawn VALUES (?, ?, ?, ?, ?)", row)
+    newest, total = connection.execute("SELECT rowid, features FROM drawn ORDER BY rowid DESC").fetchall(), 0
+    for rowid, features in newest:
+        total += features
+        if total > MOST_REMEMBERED and rowid != newest[0][0]:
+            connection.execute("DELETE FROM drawn WHERE rowid <= ?", (rowid,))
+            return
+
+
+def read_draws(connection: sqlite3.Connection, kind: str, image_digest: str, secret: Secret) -> list[DrawnFeatures]:
+    """Draws of a kind that were remembered before this image left first, oldest first.
+
+    Its own and later ones are left out, so that the same image leaves again as it did. Raises ValueError for what another
+    secret sealed.
+    """
+    rows = connection.execute("SELECT image_digest, sealed FROM drawn WHERE kind = ? ORDER BY rowid", (kind,)).fetchall()
+    drawn = []
+    for digest, blob in rows:
+        if digest == image_digest:
+            break
+        drawn.append(_read(blob, secret))
+    return drawn
+
+
+def opened_draws(draws: SealedDraws, secret: Secret) -> DrawnFeatures:
+    """The draws that `sealed_draws` sealed. Raises ValueError if it was another secret."""
+    return _read(draws.sealed, secret)
+
+
+def _read(blob: bytes, secret: Secret) -> DrawnFeatures:
+    with np.load(io.BytesIO(_opened(blob, secret)), allow_pickle=False) as arrays:
+        draws = {name: arrays[name] for name in arrays.files}
+    return DrawnFeatures(sketches=draws.pop("sketches"), draws=draws)
+
+
+def _sealed(content: bytes, secret: Secret) -> bytes:
+    """A nonce, the content under a stream of SHAKE-256 keyed by the secret, and a tag of both."""
+    nonce = os.urandom(_NONCE)
+    hidden = nonce + _under_stream(content, nonce, secret)
+    return hidden + _tag(hidden, secret)
+
+
+def _opened(blob: bytes, secret: Secret) -> bytes:
+    hidden, tag = blob[:-_TAG], blob[-_TAG:]
+    if len(blob) < _NONCE + _TAG or not hmac.compare_digest(tag, _tag(hidden, secret)):
+        raise ValueError("earlier draws were not sealed by this secret")
+    return _under_stream(hidden[_NONCE:], hidden[:_NONCE], secret)
+
+
+def _tag(hidden: bytes, secret: Secret) -> bytes:
+    return hashlib.blake2b(hidden, key=secret.key, digest_size=_TAG, person=b"veil drawn tag").digest()
+
+
+def _under_stream(content: bytes, nonce: bytes, secret: Secret) -> bytes:
+    """The content with the bits of a stream that the secret and the nonce give; twice is once too often, and gives it back."""
+    seed = hashlib.blake2b(nonce, key=secret.key, digest_size=64, person=b"veil drawn").digest()
+    stream = np.frombuffer(hashlib.shake_256(seed).digest(len(content)), dtype=np.uint8)
+    return (np.frombuffer(content, dtype=np.uint8) ^ stream).tobytes()

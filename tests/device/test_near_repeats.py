@@ -1,0 +1,116 @@
+"""A device that answers near repeats with earlier draws: it repeats itself, charges what is new, and seals what it keeps."""
+
+from __future__ import annotations
+
+import sqlite3
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import veil
+from veil.device.device import NearRepeats, releasing
+from veil.errors import FileFormatError, ReleaseRefused
+from veil.features import Features
+from veil.files.device import drawn
+from veil.forms import Subspaces
+from veil.ldp.budget import Budget
+from veil.ldp.composition import composed_epsilon
+from worlds import features, generator, unit
+
+WORDS = veil.HideInWords(epsilon=5.0)
+FORMS = {"subspaces": veil.Protection(descriptors=veil.HideInSubspaces()), "words": veil.Protection(descriptors=WORDS)}
+EARLIER: NearRepeats = "earlier"
+
+
+def frame(number: int) -> Features:
+    """A frame of a video in which nothing moves: descriptors and positions have a little noise, and the last ten are new."""
+    first = features(generator("video"), 80)
+    random = generator(f"frame {number}")
+    moved = np.maximum(unit(first.descriptors) + 0.05 * unit(random.normal(size=(80, 128))), 0)
+    descriptors = np.clip(np.round(512 * unit(moved)), 0, 255).astype(np.uint8)
+    if number:
+        descriptors[70:] = features(random, 10).descriptors
+    return replace(first, descriptors=descriptors, image_digest=f"frame {number}".encode().ljust(32, b"."))
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_frames_leave_as_they_did_and_again_the_same(form: str, tmp_path: Path) -> None:
+    """Each frame shows what the first one did but for ten features, and its release is repeated whatever left behind it."""
+    device = veil.Device(tmp_path / "home")
+    made = [device.release(frame(number), FORMS[form], near_repeats=EARLIER) for number in range(4)]
+    assert made[0].shown_before == 0 and all(60 <= one.shown_before <= 70 for one in made[1:])
+    assert all(6 <= len(one.upload) - one.shown_before <= 12 for one in made[1:])
+    for number in (2, 0, 3, 1):
+        repeated = device.release(frame(number), FORMS[form], near_repeats=EARLIER)
+        assert repeated.message == made[number].message and repeated.released_as == made[number].released_as
+    name = "ids" if form == "words" else "origin"
+    rows = [{row.tobytes() for row in getattr(veil.decode(one.message).form, name)} for one in made]
+    assert all(len(rows[0] & later) >= 60 for later in rows[1:])
+    # Broken twin: drawn anew, hardly anything is equal.
+    anew = veil.Device(tmp_path / "other")
+    pair = [getattr(veil.decode(anew.release(frame(number), FORMS[form]).message).form, name) for number in (0, 1)]
+    assert len({row.tobytes() for row in pair[0]} & {row.tobytes() for row in pair[1]}) < 10
+
+
+def test_frames_of_one_call_know_each_other(tmp_path: Path) -> None:
+    device = veil.Device(tmp_path / "home")
+    with releasing(device, near_repeats=EARLIER) as make:
+        first, second = (make(frame(number), FORMS["subspaces"], "") for number in (0, 1))
+        assert (first.shown_before, len(device.ledger.entries())) == (0, 0) and second.shown_before >= 60
+    assert device.release(frame(1), FORMS["subspaces"], near_repeats=EARLIER).message == second.message
+
+
+def test_words_are_charged_once(tmp_path: Path) -> None:
+    """Oracle: the composition of what was drawn. A budget that two frames drawn anew would exceed holds five answered ones."""
+    device = veil.Device(tmp_path / "home")
+    charged = [len(device.release(frame(0), FORMS["words"], near_repeats=EARLIER).upload)]
+    limit = composed_epsilon({WORDS.mechanism: 140}, 1e-6)
+    device.set_budget(Budget(unit="session", epsilon=limit, delta=1e-6))
+    for number in range(1, 6):
+        one = device.release(frame(number), FORMS["words"], near_repeats=EARLIER)
+        charged.append(len(one.upload) - one.shown_before)
+    assert [entry.charge.features for entry in device.ledger.entries() if entry.charge] == charged and sum(charged) <= 140
+    with pytest.raises(ReleaseRefused, match="session"):
+        device.release(frame(6), FORMS["words"])
+
+
+def test_a_near_repeat_drawn_otherwise_is_a_second_release(tmp_path: Path) -> None:
+    device = veil.Device(tmp_path / "home")
+    for number in (0, 1):
+        device.release(frame(number), FORMS["subspaces"], near_repeats=EARLIER)
+    device.release(frame(0), FORMS["subspaces"])  # nothing was earlier, so both ways are the same
+    with pytest.raises(ReleaseRefused, match="now other draws of earlier releases"):
+        device.release(frame(1), FORMS["subspaces"])
+
+
+def test_the_oldest_are_forgotten_and_what_they_gave_is_not_drawn_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With room for one release: the second frame cannot be repeated, and is refused rather than drawn anew."""
+    monkeypatch.setattr(drawn, "MOST_REMEMBERED", 85)
+    device = veil.Device(tmp_path / "home")
+    for number in (0, 1):
+        device.release(frame(number), FORMS["subspaces"], near_repeats=EARLIER)
+    other = replace(features(generator("elsewhere"), 80), image_digest=b"elsewhere".ljust(32, b"."))
+    device.release(other, FORMS["subspaces"], near_repeats=EARLIER)
+    with pytest.raises(ReleaseRefused, match="other draws of earlier releases"):
+        device.release(frame(1), FORMS["subspaces"], near_repeats=EARLIER)
+
+
+def test_what_is_kept_is_sealed(tmp_path: Path) -> None:
+    """The ledger's file holds neither sketches nor subspaces in the clear, and refuses what another secret sealed."""
+    home = tmp_path / "home"
+    device = veil.Device(home)
+    sent = device.release(frame(0), FORMS["subspaces"], near_repeats=EARLIER)
+    content = b"".join(path.read_bytes() for path in home.glob("ledger.sqlite*"))
+    form = sent.upload.form
+    assert isinstance(form, Subspaces)
+    for row in form.origin.astype(np.float16):
+        assert row.tobytes()[:16] not in content
+    with sqlite3.connect(home / "ledger.sqlite") as connection:
+        (blob,) = connection.execute("SELECT sealed FROM drawn").fetchone()
+        assert b"PK" != blob[:2] and b"sketches" not in blob  # as NumPy writes them
+        connection.execute("UPDATE drawn SET sealed = ?", (blob[:-1] + bytes([blob[-1] ^ 1]),))
+    with pytest.raises(FileFormatError, match="not sealed by this secret"):
+        device.release(frame(1), FORMS["subspaces"], near_repeats=EARLIER)
+    assert device.release(frame(1), FORMS["subspaces"]).shown_before == 0
