@@ -15,9 +15,9 @@ from veil import randomness
 from veil.device.protection import HideInSubspaces, HideInWords, Made, Protection, make, positions_key
 from veil.errors import ReleaseRefused, Remedy
 from veil.features import Features
-from veil.files.device.drawn import SealedDraws, opened_draws, sealed_draws
+from veil.files.device.drawn import SealedDraws, opened_draws, read_draws, sealed_draws
 from veil.files.device.home import home
-from veil.files.device.ledger import Entry, Ledger, record_all, require_enterable, require_secret
+from veil.files.device.ledger import Entry, Ledger, connected, record_all, require_enterable, require_secret
 from veil.files.device.secret import load_secret
 from veil.ldp.budget import Budget, BudgetUnit
 from veil.mechanisms.public import publish
@@ -175,11 +175,12 @@ class Device:
         """The upload with the earlier draws of features that left before, from the ledger and the releases of this call."""
         image, kind = features.image_digest.hex(), made.parameters.text
         sketches = sketched(publish(features.take(made.rows)).vectors, source)
-        earlier = self.ledger.drawn(kind, image, self._secret)
+        with connected(self.ledger.path, mode="ro") as connection:
+            earlier = read_draws(connection, kind, image, self._secret)
         for entry in pending:
             if entry.image_digest == image:
                 break
-            if entry.draws is not None and entry.draws.kind == kind:
+            if entry.draws is not None and entry.draws[0] == kind:
                 earlier.append(opened_draws(entry.draws, self._secret))
         answered = with_earlier_draws(made.upload, sketches, earlier)
         drawn = DrawnFeatures.of(answered.message.form, sketches[answered.rows], answered.is_new, dtype=made.dtype)

@@ -11,12 +11,10 @@ import hmac
 import io
 import os
 import sqlite3
-from dataclasses import dataclass
 
 import numpy as np
 
 from veil.mechanisms.repeats import DrawnFeatures
-from veil.one_line import one_line
 from veil.randomness import Secret
 
 TABLE = """CREATE TABLE IF NOT EXISTS drawn (
@@ -28,15 +26,8 @@ MOST_REMEMBERED = 50_000
 _NONCE, _TAG = 16, 32
 
 
-@dataclass(frozen=True, kw_only=True)
-class SealedDraws:
-    """Draws of the new features of a release: the `kind` of protection, the number of `features`, and what is sealed."""
-
-    kind: str
-    features: int
-    sealed: bytes
-
-    __repr__ = one_line
+# Draws of the new features of a release: the kind of protection, the number of features, and what is sealed.
+SealedDraws = tuple[str, int, bytes]
 
 
 def sealed_draws(drawn: DrawnFeatures, kind: str, secret: Secret) -> SealedDraws:
@@ -44,13 +35,12 @@ def sealed_draws(drawn: DrawnFeatures, kind: str, secret: Secret) -> SealedDraws
     buffer = io.BytesIO()
     arrays: dict[str, np.ndarray] = {"sketches": drawn.sketches, **drawn.draws}
     np.savez(buffer, allow_pickle=False, **arrays)
-    return SealedDraws(kind=kind, features=len(drawn), sealed=_sealed(buffer.getvalue(), secret))
+    return kind, len(drawn), _sealed(buffer.getvalue(), secret)
 
 
 def insert_draws(connection: sqlite3.Connection, image_digest: str, message_digest: str, draws: SealedDraws) -> None:
     """Remember the draws of a release, and forget the oldest beyond `MOST_REMEMBERED` features."""
-    row = (image_digest, message_digest, draws.kind, draws.features, draws.sealed)
-    connection.execute("INSERT INTO drawn VALUES (?, ?, ?, ?, ?)", row)
+    connection.execute("INSERT INTO drawn VALUES (?, ?, ?, ?, ?)", (image_digest, message_digest, *draws))
     newest, total = connection.execute("SELECT rowid, features FROM drawn ORDER BY rowid DESC").fetchall(), 0
     for rowid, features in newest:
         total += features
@@ -76,7 +66,7 @@ def read_draws(connection: sqlite3.Connection, kind: str, image_digest: str, sec
 
 def opened_draws(draws: SealedDraws, secret: Secret) -> DrawnFeatures:
     """The draws that `sealed_draws` sealed. Raises ValueError if it was another secret."""
-    return _read(draws.sealed, secret)
+    return _read(draws[2], secret)
 
 
 def _read(blob: bytes, secret: Secret) -> DrawnFeatures:

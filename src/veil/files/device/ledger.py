@@ -21,12 +21,11 @@ import numpy as np
 
 from veil.errors import FileFormatError, InputError, ReleaseRefused, Remedy, VeilError
 from veil.files.atomic import PART, clear_leftovers, writing
-from veil.files.device.drawn import TABLE, SealedDraws, insert_draws, read_draws
+from veil.files.device.drawn import TABLE, SealedDraws, insert_draws
 from veil.files.device.home import make_private, require_own
 from veil.files.sqlite import PATIENCE_S, transaction, trouble
 from veil.ldp.budget import UNITS, Budget, BudgetUnit, Charge
 from veil.ldp.mechanism import SubsetMechanism
-from veil.mechanisms.repeats import DrawnFeatures
 from veil.mechanisms.selection import ChosenFeatures
 from veil.one_line import one_line
 from veil.randomness import Secret
@@ -189,7 +188,7 @@ class Entry:
     - `mechanism`: the law of the words; None for a form without an epsilon (subspaces).
     - `chosen`: the features that left, where they were chosen one by one. It is not read with other facts, see `Ledger.chosen`.
     - `charged`: number of features that words were drawn for anew; None: all.
-    - `draws`: of new features, which later releases are compared with; None keeps none. It is read by `Ledger.drawn` alone.
+    - `draws`: of new features, which later releases are compared with; None keeps none. See `drawn.read_draws`.
     """
 
     image_digest: str
@@ -274,11 +273,6 @@ class Ledger:
             found = connection.execute("SELECT sent FROM chosen WHERE image_digest = ? ORDER BY rowid DESC", (image_digest,))
             row = found.fetchone()
         return None if row is None else ChosenFeatures(rows=np.frombuffer(row[0], dtype="<i4").astype(np.int64))
-
-    def drawn(self, kind: str, image_digest: str, secret: Secret) -> list[DrawnFeatures]:
-        """Draws of a kind of protection that are remembered from before this image left first (`drawn.read_draws`)."""
-        with connected(self.path, mode="ro") as connection:
-            return read_draws(connection, kind, image_digest, secret)
 
     def budgets(self) -> dict[BudgetUnit, Budget]:
         """The budgets in force, by unit."""
