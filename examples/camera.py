@@ -4,7 +4,7 @@
     python examples/camera.py http://127.0.0.1:8700 --map lobby --token-file robot.token photos/     # a folder as a camera
 
 Each frame is extracted and privatized here; what is sent is a message that holds neither pixels nor descriptors. Every release
-is entered in the ledger of this device, and a camera that stands still repeats views: send them seldom (docs/choose.md).
+is entered in the ledger of this device. Features that an earlier frame showed leave as they did then (docs/choose.md).
 """
 
 import argparse

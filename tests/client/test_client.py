@@ -21,6 +21,7 @@ from veil.device.doors import localize
 from veil.device.protection import HideInWords, Protection
 from veil.errors import InputError, ReleaseRefused, Remedy, WireError
 from veil.features import Features
+from veil.forms import Subspaces
 from veil.geometry.camera import FocalPrior, guessed
 from veil.geometry.rigid import rotation_angle_deg
 from veil.places.held_map import Map
@@ -71,6 +72,31 @@ def test_a_retry_sends_the_same_bytes(recorder: Recorder, door: dict[str, Featur
     assert [item.contribution for item in client.send()] == ["c1"]
     assert list(client.outbox.waiting()) == [] and [item.contribution for item in client.outbox.sent()] == ["c1"]
     assert client.send() == []
+
+
+def test_queries_repeat_what_left_before_and_contributions_draw_anew(
+    recorder: Recorder, door: dict[str, Features], tmp_path: Path
+) -> None:
+    """Two pictures of one view: the second query has subspaces of the first one, a contribution of the second picture none."""
+    first = taken(next(iter(door.values())), np.arange(200))
+    noise = np.random.default_rng(0).integers(-2, 3, first.descriptors.shape)
+    moved = np.clip(first.descriptors.astype(int) + noise, 0, 255).astype(np.uint8)
+    second = replace(first, descriptors=moved, image_digest=b"second".ljust(32, b"."))
+    recorder.answer = (200, {}, json.dumps({"status": "no pose", "reason": "nothing matches"}).encode())
+    shared = []
+    for ask in ("localize", "contribute"):
+        client = Client(recorder.url, "t", Device(tmp_path / ask))
+        bodies = []
+        for image in (first, second):
+            try:
+                getattr(client, ask)(MAP, image)
+            except (WireError, ServerError):  # a contribution has another answer
+                pass
+            bodies.append(recorder.requests[-1][-1])
+        forms = [decode(body).form for body in bodies]
+        origins = [{row.tobytes() for row in form.origin} for form in forms if isinstance(form, Subspaces)]
+        shared.append(len(origins[0] & origins[1]))
+    assert shared[0] > 50 and shared[1] == 0
 
 
 def test_messages_wait_while_the_server_is_away(door: dict[str, Features], tmp_path: Path) -> None:

@@ -31,6 +31,8 @@ from veil.wire.message import Message
 
 # Of features that left before: their earlier draws, or new ones.
 NearRepeats = Literal["earlier", "anew"]
+# Begins the note of earlier draws in the ledger.
+EARLIER = " earlier="
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -111,7 +113,7 @@ class Device:
         - `allow_second`: accepts a second, different release of the image; the two together give it away.
         - `near_repeats`: "earlier" gives features that left before their earlier draws again, of releases that were made so. It
           is for queries, bursts and video (release.md#near-repeats). "anew" draws for each image by itself, as maps need it,
-          whose images match by their draws.
+          whose images match by their draws. An image that left before leaves as it did then, whatever is asked.
 
         Raises ReleaseRefused, and releases nothing, for a second, different release (unless allowed), beyond a budget, or with
         decoys or words made from this very image; InputError (RangeError, SpaceError) if features and choices do not fit,
@@ -136,12 +138,14 @@ class Device:
         source = randomness.fresh() if fresh else randomness.memoized(self._secret)
         made = make(protection, features, source)
         hidden = positions_key(protection, features, source)
+        image = features.image_digest.hex()
+        others = [*self.ledger.entries_of(image), *(entry for entry in pending if entry.image_digest == image)]
+        if left := [entry.parameters for entry in others if not entry.fresh]:  # the image leaves as it did then
+            near_repeats = "earlier" if any(EARLIER in parameters for parameters in left) else "anew"
         again = None if fresh or near_repeats == "anew" else self._again(made, features, source, pending)
         upload = made.upload if again is None else again.upload
         message = encode(upload, dtype=made.dtype)
         digest = hashlib.sha256(message).hexdigest()
-        image = features.image_digest.hex()
-        others = [*self.ledger.entries_of(image), *(entry for entry in pending if entry.image_digest == image)]
         alias = _alias(others, pseudonym(self._secret, features.image_digest), digest, fresh=fresh)
         entry = Entry(
             image_digest=image,
@@ -189,7 +193,7 @@ class Device:
         return _Again(
             upload=made.upload if is_whole else answered.message,
             new=new,
-            key="" if is_whole else f" earlier={_digest_of(answered)}",
+            key="" if is_whole else f"{EARLIER}{_digest_of(answered)}",
             draws=sealed_draws(drawn, kind, self._secret),
         )
 

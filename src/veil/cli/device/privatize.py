@@ -8,13 +8,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal, TypedDict
+from typing import Any, Literal, TypedDict, get_args
 
 from veil.cli.common import Bar, Commands, explain, progress, report, say, say_table, tell, write_json
 from veil.cli.device.asked_protection import AskedProtection, asked_descriptors, protection_of, require_consistent
 from veil.cli.records import add_record_command, json_file, option, positional
 from veil.cli.remedies import phrase
-from veil.device.device import Device, DeviceRelease, MakeRelease, releasing
+from veil.device.device import Device, DeviceRelease, MakeRelease, NearRepeats, releasing
 from veil.device.doors import LEAST_FOR_MAP, MOST_FOR_MAP, select_for_map
 from veil.device.protection import HideInSubspaces, HideInWords, Protection
 from veil.errors import InputError, VeilError
@@ -34,12 +34,14 @@ EXAMPLES = """\
   veil privatize features.h5 -o upload/                           the hardened profile
   veil privatize features.h5 -o upload/ --decoys pool.npz         with a decoy pool of your own (recommended)
   veil privatize queries.h5 -o upload/ --one-by-one               photographs that ask a map which others made
+  veil privatize video.h5 -o upload/ --one-by-one --near-repeats earlier   frames of a video, as queries
   veil privatize features.h5 -o upload/ --write-names names.csv   which message is of which photograph
   veil privatize features.h5 -o upload/ --lines --gravity g.csv   positions become random lines, half of them vertical
   veil privatize features.h5 -o upload/ --words bundled --epsilon 6 --m 2 --features 200   words, under an epsilon
   veil privatize features.h5 -o upload/ --words bundled --epsilon 4 --features 1000 --gravity g.csv   localized upright
   veil privatize features.h5 -o upload/ --no-descriptors --gravity g.csv   positions alone; localized near known images
 """
+ANEW: NearRepeats = "anew"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,6 +61,12 @@ class Privatize(AskedProtection):
         "choose the features of each photograph by itself, as queries of a map want it (default: of three or more those that a "
         "map of them uses, which are fewer and match better)",
         default=False,
+    )
+    near_repeats: NearRepeats = option(
+        "of features that left before in a message made so: their earlier draws, for queries, bursts and video; or new ones, "
+        "as maps need them (default %(default)s)",
+        default=ANEW,
+        choices=get_args(NearRepeats),
     )
     fresh: bool = option("draw afresh instead of repeating the memoized release", default=False)
     new_secret: bool = option("go on with another secret though the ledger's is lost for good", default=False)
@@ -95,7 +103,12 @@ def _privatize(arguments: Privatize) -> int:
     chosen = _chosen_for_map(arguments, device, notes) if _may_be_for_map(arguments, descriptors) else {}
     with _staged(arguments.output) as staged:
         try:
-            with releasing(device, fresh=arguments.fresh, allow_second=arguments.allow_second_release) as make_release:
+            with releasing(
+                device,
+                fresh=arguments.fresh,
+                allow_second=arguments.allow_second_release,
+                near_repeats=arguments.near_repeats,
+            ) as make_release:
                 total_images = count_images(arguments.features)
                 for name, features in progress(read_features(arguments.features), "privatizing", total_images):
                     require_names([name] if arguments.write_names else [])
