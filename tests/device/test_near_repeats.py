@@ -113,7 +113,7 @@ def test_what_is_kept_is_sealed(tmp_path: Path) -> None:
         assert row.tobytes()[:16] not in content
     with sqlite3.connect(home / "ledger.sqlite") as connection:
         (blob,) = connection.execute("SELECT sealed FROM drawn").fetchone()
-        assert b"PK" != blob[:2] and b"sketches" not in blob  # as NumPy writes them
+        assert blob[:2] != b"PK" and b"sketches" not in blob  # as NumPy writes them
         connection.execute("UPDATE drawn SET sealed = ?", (blob[:-1] + bytes([blob[-1] ^ 1]),))
     with pytest.raises(FileFormatError, match="not sealed by this secret"):
         device.release(frame(1), FORMS["subspaces"], near_repeats=EARLIER)
