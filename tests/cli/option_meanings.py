@@ -181,7 +181,7 @@ MEANINGS = (
         "choice",
         "way of lifting to subspaces",
         "faces create, evaluate attacks, evaluate inversion, evaluate localization, evaluate identification, evaluate faces, "
-        "evaluate histories, evaluate protection",
+        "evaluate histories, evaluate protection, lab train inversion",
     ),
     Meaning("--list", "flag", "what is there is printed", "serve token, serve backup, serve tiles"),
     Meaning(
