@@ -44,8 +44,8 @@ def lifted(image: Features, lines: HideInLines | None = None) -> tuple[Message, 
     return made.upload, sketched(publish(image.take(made.order)).vectors, SECRET)
 
 
-def worded(image: Features) -> tuple[Message, np.ndarray]:
-    law = SubsetMechanism(dictionary_size=len(BOOK), epsilon=5.0, m=2)
+def worded(image: Features, epsilon: float = 5.0) -> tuple[Message, np.ndarray]:
+    law = SubsetMechanism(dictionary_size=len(BOOK), epsilon=epsilon, m=2)
     made = privatize_words(image, mechanism=law, dictionary=BOOK, randomness=SECRET)
     return made.upload, sketched(publish(image.take(made.order)).vectors, SECRET)
 
@@ -122,6 +122,14 @@ def test_two_frames_do_not_meet_in_their_descriptors(noise: float) -> None:
     assert len(answered.message) > 50 and answered.is_new.sum() == 0
     own = met(first, first)  # features of one image may share a decoy
     assert met(first, second) > 50 > own and met(first, answered.message) <= own
+
+
+def test_words_that_say_nothing_are_drawn_anew() -> None:
+    """At epsilon 0 equal words of two messages would tell that two descriptors are near."""
+    old = features(generator("nothing"), 30)
+    (before, their), (message, sketches) = worded(old, 0.0), worded(again(old, "nothing again", noise=0.02), 0.0)
+    memory = DrawnFeatures.of(before.form, their, np.arange(30))
+    assert with_earlier_draws(message, sketches, [memory]).message is message
 
 
 def test_lines_stay_with_their_features() -> None:

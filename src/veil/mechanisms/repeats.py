@@ -16,7 +16,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Float32, Int64, UInt8
 
 from veil.errors import InputError
-from veil.forms import Released, Subspaces
+from veil.forms import Released, Subsets, Subspaces
 from veil.one_line import one_line
 from veil.randomness import Randomness, gaussian
 from veil.wire.message import LineUpload, Message, Upload
@@ -100,11 +100,13 @@ def with_earlier_draws(message: Message, sketches: Sketches, earlier: Sequence[D
 
     `sketches` are those of its features, in their order. Pairs of a feature and an earlier one within `SAME` are formed one to
     one, the nearest first. A feature that may show an earlier one again, but got none, leaves the message: drawn anew it would
-    give both away. Lines stay as they are. Raises InputError for earlier draws of another form, and if no feature is left.
+    give both away. Lines stay as they are. Words of epsilon 0 stay, too: equal ones would say what nothing is to say. Raises
+    InputError for earlier draws of another form.
     """
     count = len(message)
     known = [item for item in earlier if len(item)]
-    if not known:
+    says_nothing = isinstance(message.form, Subsets) and message.form.mechanism.epsilon == 0
+    if not known or says_nothing:
         return Answered(message=message, rows=np.arange(count), is_new=np.ones(count, dtype=bool))
     feature, other, bits = _near(sketches, np.concatenate([item.sketches for item in known]))
     partner = np.full(count, -1, dtype=np.int64)
@@ -115,10 +117,7 @@ def with_earlier_draws(message: Message, sketches: Sketches, earlier: Sequence[D
             taken.add(int(other[place]))
     ambiguous = np.zeros(count, dtype=bool)
     ambiguous[feature] = True
-    kept = ~ambiguous | (partner >= 0)
-    if not kept.any():
-        raise InputError("every feature of this image may be one that left before; release another photograph")
-    rows = np.flatnonzero(kept)
+    rows = np.flatnonzero(~ambiguous | (partner >= 0))
     form = _with_rows(message.form, known, partner)
     answered = _taken(replace(message, form=form), rows)
     return Answered(message=answered, rows=rows, is_new=partner[rows] < 0)
