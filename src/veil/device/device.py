@@ -20,14 +20,15 @@ from veil.files.device.home import home
 from veil.files.device.ledger import Entry, Ledger, connected, record_all, require_enterable, require_secret
 from veil.files.device.secret import load_secret
 from veil.ldp.budget import Budget, BudgetUnit
+from veil.mechanisms.lines import normalized_keypoints
 from veil.mechanisms.public import publish
-from veil.mechanisms.release import PRIVATE_DICTIONARY, made_from, pseudonym
+from veil.mechanisms.release import PRIVATE_DICTIONARY, HideInLines, made_from, pseudonym
 from veil.mechanisms.repeats import Answered, DrawnFeatures, drawn_arrays, sketched, with_earlier_draws
 from veil.mechanisms.selection import ChosenFeatures, Selection, selected_rows
 from veil.one_line import one_line
 from veil.randomness import Randomness
 from veil.wire import encode
-from veil.wire.message import Message
+from veil.wire.message import LineUpload, Message
 
 # Of features that left before: their earlier draws, or new ones.
 NearRepeats = Literal["earlier", "anew"]
@@ -142,7 +143,7 @@ class Device:
         others = [*self.ledger.entries_of(image), *(entry for entry in pending if entry.image_digest == image)]
         if left := [entry.parameters for entry in others if not entry.fresh]:  # the image leaves as it did then
             near_repeats = "earlier" if any(EARLIER in parameters for parameters in left) else "anew"
-        again = None if fresh or near_repeats == "anew" else self._again(made, features, source, pending)
+        again = None if fresh or near_repeats == "anew" else self._again(made, protection, features, source, pending)
         upload = made.upload if again is None else again.upload
         message = encode(upload, dtype=made.dtype)
         digest = hashlib.sha256(message).hexdigest()
@@ -175,10 +176,14 @@ class Device:
             shown_before=0 if again is None else len(upload) - again.new,
         )
 
-    def _again(self, made: Made, features: Features, source: Randomness, pending: Sequence[Entry]) -> _Again:
+    def _again(
+        self, made: Made, protection: Protection, features: Features, source: Randomness, pending: Sequence[Entry]
+    ) -> _Again:
         """The upload with the earlier draws of features that left before, from the ledger and the releases of this call."""
         image, kind = features.image_digest.hex(), made.parameters.text
-        sketches = sketched(publish(features.take(made.rows)).vectors, source)
+        sent = features.take(made.rows)
+        sketches = sketched(publish(sent).vectors, source)
+        places = normalized_keypoints(sent) if isinstance(protection.lines, HideInLines) else None
         with connected(self.ledger.path, mode="ro") as connection:
             earlier = read_draws(connection, kind, image, self._secret)
         for entry in pending:
@@ -186,8 +191,14 @@ class Device:
                 break
             if entry.draws is not None and entry.draws[0] == kind:
                 earlier.append(opened_draws(entry.draws, self._secret))
-        answered = with_earlier_draws(made.upload, sketches, earlier)
-        drawn = DrawnFeatures.of(answered.message.form, sketches[answered.rows], answered.is_new, dtype=made.dtype)
+        answered = with_earlier_draws(made.upload, sketches, earlier, places=places)
+        drawn = DrawnFeatures.of(
+            answered.message,
+            sketches[answered.rows],
+            answered.is_new,
+            dtype=made.dtype,
+            places=None if places is None else places[answered.rows],
+        )
         new = int(answered.is_new.sum())
         is_whole = new == len(made.upload)
         return _Again(
@@ -258,6 +269,8 @@ def _digest_of(answered: Answered) -> str:
     """16 hex digits of the draws that left again and of the features that stayed: equal ones stand for equal messages."""
     parts = [np.packbits(answered.is_new).tobytes(), answered.rows.astype("<i8").tobytes()]
     parts += [values[~answered.is_new].tobytes() for values in drawn_arrays(answered.message.form).values()]
+    if isinstance(answered.message, LineUpload):
+        parts.append(answered.message.lines.coefficients[~answered.is_new].tobytes())
     return hashlib.blake2b(b"|".join(parts), digest_size=8).hexdigest()
 
 

@@ -13,10 +13,11 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
-from jaxtyping import Bool, Float, Float32, Int64, UInt8
+from jaxtyping import Bool, Float, Float32, Float64, Int64, UInt8
 
 from veil.errors import InputError
-from veil.forms import Released, Subsets, Subspaces
+from veil.forms import Lines, Released, Subsets, Subspaces
+from veil.mechanisms.carried_lines import DrawnLines, carried
 from veil.one_line import one_line
 from veil.randomness import Randomness, gaussian
 from veil.wire.message import LineUpload, Message, Upload
@@ -28,6 +29,7 @@ SAME = 0.6
 BLOCK = 4096
 
 Sketches = UInt8[np.ndarray, "_ 64"]
+Places = Float64[np.ndarray, "_ 2"]
 Dtype = Literal["float16", "float32"]
 
 
@@ -37,12 +39,14 @@ class DrawnFeatures:
 
     - `sketches`, uint8 (N, 64): signs of projections of each descriptor on secret directions.
     - `draws`: arrays of N rows by the name of their field in the form, `origin` and `basis` of subspaces or `ids` of words.
+    - `lines`: the N lines that left in place of positions, where they were drawn; all are of one picture.
 
     Raises InputError for arrays of another length, or sketches of another size.
     """
 
     sketches: UInt8[np.ndarray, "_ _"]
     draws: Mapping[str, np.ndarray]
+    lines: DrawnLines | None = None
 
     __repr__ = one_line
 
@@ -56,12 +60,21 @@ class DrawnFeatures:
         return len(self.sketches)
 
     @staticmethod
-    def of(form: Released, sketches: Sketches, rows: np.ndarray, *, dtype: Dtype = "float32") -> DrawnFeatures:
-        """Those of the features `rows` of a form (indices or a mask), rounded as subspaces are sent."""
-        draws = drawn_arrays(form)
-        if isinstance(form, Subspaces):
+    def of(
+        message: Message, sketches: Sketches, rows: np.ndarray, *, dtype: Dtype = "float32", places: Places | None = None
+    ) -> DrawnFeatures:
+        """Those of the features `rows` of a message (indices or a mask), rounded as subspaces are sent.
+
+        `places` are the keypoints of its features in the normalized plane, where its lines were drawn for each by itself.
+        """
+        draws = drawn_arrays(message.form)
+        if isinstance(message.form, Subspaces):
             draws = {name: values.astype(dtype) for name, values in draws.items()}
-        return DrawnFeatures(sketches=sketches[rows], draws={name: values[rows] for name, values in draws.items()})
+        lines = None
+        if isinstance(message, LineUpload) and places is not None:
+            normals = message.lines.coefficients[:, :2]
+            lines = DrawnLines(places=places, normals=normals, aligned=message.lines.aligned).take(rows)
+        return DrawnFeatures(sketches=sketches[rows], draws={name: values[rows] for name, values in draws.items()}, lines=lines)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -95,13 +108,16 @@ def most_bits(distance: float) -> int:
     return round(SKETCH_BITS * 2 * math.asin(min(1.0, distance / 2)) / math.pi)
 
 
-def with_earlier_draws(message: Message, sketches: Sketches, earlier: Sequence[DrawnFeatures]) -> Answered:
+def with_earlier_draws(
+    message: Message, sketches: Sketches, earlier: Sequence[DrawnFeatures], *, places: Places | None = None
+) -> Answered:
     """The message with the earlier draws of those of its features that left before.
 
     `sketches` are those of its features, in their order. Pairs of a feature and an earlier one within `SAME` are formed one to
     one, the nearest first. A feature that may show an earlier one again, but got none, leaves the message: drawn anew it would
-    give both away. Lines stay as they are. Words of epsilon 0 stay, too: equal ones would say what nothing is to say. Raises
-    InputError for earlier draws of another form.
+    give both away. With `places`, keypoints in the normalized plane, lines that were drawn for each move with the picture, and
+    a feature whose line cannot leaves the message; other lines stay as they are. Words of epsilon 0 stay, too, as equal ones
+    would say what nothing is to say. Raises InputError for earlier draws of another form.
     """
     count = len(message)
     known = [item for item in earlier if len(item)]
@@ -117,10 +133,28 @@ def with_earlier_draws(message: Message, sketches: Sketches, earlier: Sequence[D
             taken.add(int(other[place]))
     ambiguous = np.zeros(count, dtype=bool)
     ambiguous[feature] = True
-    rows = np.flatnonzero(~ambiguous | (partner >= 0))
-    form = _with_rows(message.form, known, partner)
-    answered = _taken(replace(message, form=form), rows)
+    kept = ~ambiguous | (partner >= 0)
+    answered = replace(message, form=_with_rows(message.form, known, partner))
+    if isinstance(answered, LineUpload) and places is not None:
+        lines, has_line = _with_lines(answered.lines, places, known, partner)
+        answered, kept = replace(answered, lines=lines), kept & has_line
+    rows = np.flatnonzero(kept)
+    answered = _taken(answered, rows)
     return Answered(message=answered, rows=rows, is_new=partner[rows] < 0)
+
+
+def _with_lines(
+    lines: Lines, places: Places, earlier: Sequence[DrawnFeatures], partner: Int64[np.ndarray, "features"]
+) -> tuple[Lines, Bool[np.ndarray, "features"]]:
+    """The lines with those of earlier pictures where a feature has a partner, and which features have a line to leave with."""
+    has_line, first = partner < 0, 0
+    for item in earlier:
+        rows = np.flatnonzero((first <= partner) & (partner < first + len(item)))
+        if item.lines is not None and len(rows):
+            lines, moved = carried(lines, places, rows, item.lines.take(partner[rows] - first))
+            has_line[rows] = moved
+        first += len(item)
+    return lines, has_line
 
 
 def _near(left: Sketches, right: Sketches) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

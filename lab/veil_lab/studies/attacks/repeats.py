@@ -25,6 +25,7 @@ from veil.codebooks.kmeans import spherical_kmeans
 from veil.errors import InputError
 from veil.features import Features
 from veil.forms import Subspaces
+from veil.mechanisms.lines import normalized_keypoints
 from veil.mechanisms.public import publish
 from veil.mechanisms.repeats import DrawnFeatures, sketched, with_earlier_draws
 from veil.progress import StepCount, StepProgress, ignore_steps
@@ -197,10 +198,10 @@ def _with_earlier_draws(
     answered: list[Message] = []
     earlier: list[DrawnFeatures] = []
     for message, features in zip(messages, images, strict=True):
-        rows = find_truth(message, {"": features}, public).rows
-        sketches = sketched(publish(features.take(rows)).vectors, device)
-        again = with_earlier_draws(message, sketches, earlier)
-        earlier.append(DrawnFeatures.of(again.message.form, sketches[again.rows], again.is_new))
+        sent = features.take(find_truth(message, {"": features}, public).rows)
+        sketches, places = sketched(publish(sent).vectors, device), normalized_keypoints(sent)
+        again = with_earlier_draws(message, sketches, earlier, places=places)
+        earlier.append(DrawnFeatures.of(again.message, sketches[again.rows], again.is_new, places=places[again.rows]))
         answered.append(again.message)
     return answered
 

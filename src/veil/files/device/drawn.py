@@ -14,6 +14,7 @@ import sqlite3
 
 import numpy as np
 
+from veil.mechanisms.carried_lines import DrawnLines
 from veil.mechanisms.repeats import DrawnFeatures
 from veil.randomness import Secret
 
@@ -24,6 +25,7 @@ TABLE = """CREATE TABLE IF NOT EXISTS drawn (
 # Features that are remembered: some fifty releases, 25 MB of subspaces.
 MOST_REMEMBERED = 50_000
 _NONCE, _TAG = 16, 32
+_LINES = ("places", "normals", "aligned")
 
 
 # Draws of the new features of a release: the kind of protection, the number of features, and what is sealed.
@@ -34,7 +36,9 @@ def sealed_draws(drawn: DrawnFeatures, kind: str, secret: Secret) -> SealedDraws
     """Draws that only who has the secret can read."""
     buffer = io.BytesIO()
     arrays: dict[str, np.ndarray] = {"sketches": drawn.sketches, **drawn.draws}
-    np.savez(buffer, allow_pickle=False, **arrays)
+    if drawn.lines is not None:
+        arrays |= {name: getattr(drawn.lines, name) for name in _LINES}
+    np.savez(buffer, **arrays)  # type: ignore[arg-type]
     return kind, len(drawn), _sealed(buffer.getvalue(), secret)
 
 
@@ -72,7 +76,9 @@ def opened_draws(draws: SealedDraws, secret: Secret) -> DrawnFeatures:
 def _read(blob: bytes, secret: Secret) -> DrawnFeatures:
     with np.load(io.BytesIO(_opened(blob, secret)), allow_pickle=False) as arrays:
         draws = {name: arrays[name] for name in arrays.files}
-    return DrawnFeatures(sketches=draws.pop("sketches"), draws=draws)
+    found = [draws.pop(name) for name in _LINES if name in draws]
+    lines = DrawnLines(places=found[0], normals=found[1], aligned=found[2]) if found else None
+    return DrawnFeatures(sketches=draws.pop("sketches"), draws=draws, lines=lines)
 
 
 def _sealed(content: bytes, secret: Secret) -> bytes:
