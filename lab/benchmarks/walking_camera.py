@@ -2,7 +2,7 @@
 
     VEIL_DATA=... python lab/benchmarks/walking_camera.py fox strecha/castle-P19 smartphone_monstree
 
-Photographs of a scene stand for the frames of a camera, in the order of their names. Every second one is mapped from raw
+Photographs of a scene stand for the frames of a camera, in the order of their names. No camera is given. Every second one is mapped from raw
 features, and the others are queries of one device, one after another: first with draws of their own, then with earlier ones.
 The reference is that of the scene, or the raw map of all its photographs. A row gives queries localized and wrong ones (as on
 the board), the median error in percent of the extent of the cameras, and the share of features that left before.
@@ -13,7 +13,6 @@ from __future__ import annotations
 import argparse
 import os
 import tempfile
-from dataclasses import replace
 from pathlib import Path
 
 import veil
@@ -50,7 +49,6 @@ def main() -> None:
 def rows(scene: ReferenceScene) -> list[tuple[str, ...]]:
     """The rows of a scene."""
     images = {name: veil.extract(read_picture(path)) for name, path in sorted(scene.pictures.items())}
-    images = {name: replace(item, camera=scene.cameras.get(name, item.camera)) for name, item in images.items()}
     names = list(images)
     built = veil.map_images({name: images[name] for name in names[::2]})
     assert not isinstance(built, veil.NoMap), built.reason
