@@ -2,8 +2,9 @@
 
     VEIL_DATA=... python lab/benchmarks/walking_camera.py fox strecha/castle-P19 smartphone_monstree
 
-Photographs of a scene stand for the frames of a camera, in the order of their names. No camera is given. Every second one is mapped from raw
-features, and the others are queries of one device, one after another: first with draws of their own, then with earlier ones.
+Photographs of a scene stand for the frames of a camera, in the order of their names. No camera is given. Every second one is
+mapped from raw features, and the others are queries of one device, one after another: first with draws of their own, then with
+earlier ones.
 The reference is that of the scene, or the raw map of all its photographs. A row gives queries localized and wrong ones (as on
 the board), the median error in percent of the extent of the cameras, and the share of features that left before.
 """
