@@ -204,6 +204,25 @@ def test_lines_that_do_not_move_with_the_picture_do_not_leave() -> None:
         assert abs(len(answered.message) - expected) <= 1
 
 
+@pytest.mark.parametrize("places", ["on one point", "on one line"])
+def test_a_picture_without_a_motion_leaves_with_no_line_or_is_refused(places: str) -> None:
+    """Hostile: all earlier keypoints on one point, or on a line. Nothing but veil's own error comes of it."""
+    old = features(generator("degenerate"), 40)
+    (before, their), (message, sketches) = (
+        lifted(old, HideInLines()),
+        lifted(again(old, "once more", noise=0.02), HideInLines()),
+    )
+    flat = np.zeros((40, 2)) if places == "on one point" else np.column_stack([np.linspace(-0.3, 0.3, 40), np.zeros(40)])
+    memory = DrawnFeatures.of(before, their, np.arange(40), places=flat)
+    mine = generator("mine").uniform(-0.3, 0.3, (40, 2))
+    try:
+        answered = with_earlier_draws(message, sketches, [memory], places=mine)
+    except InputError as error:
+        assert "moves with the picture" in str(error)
+    else:
+        assert isinstance(answered.message, LineUpload) and len(answered.message) < 40
+
+
 def test_other_lines_stay_as_they_are() -> None:
     old = features(generator("other lines"), 30)
     (before, their), (message, sketches) = lifted(old), lifted(again(old, "in lines", noise=0.05), HideInLines())

@@ -71,8 +71,13 @@ def carried(
 
 
 def _moved_normals(earlier: DrawnLines, homography: Float64[np.ndarray, "3 3"]) -> Float64[np.ndarray, "_ 2"]:
-    """Unit normals of the earlier lines under the homography, each at its keypoint."""
+    """Unit normals of the earlier lines under the homography, each at its keypoint; NaN where it leaves no line.
+
+    A line l becomes H^-T l, which is that of the cofactors of H up to its length, also where H has no inverse.
+    """
     normals = earlier.normals.astype(np.float64)
     whole = np.column_stack([normals, -(normals * earlier.places).sum(axis=1)])
-    moved = whole @ np.linalg.inv(homography)
-    return moved[:, :2] / np.linalg.norm(moved[:, :2], axis=1, keepdims=True)
+    cofactors = np.cross(np.roll(homography, -1, axis=0), np.roll(homography, -2, axis=0))
+    moved = (whole @ cofactors.T)[:, :2]
+    length = np.linalg.norm(moved, axis=1, keepdims=True)
+    return np.where(length > 1e-12, moved / np.maximum(length, 1e-300), np.nan)

@@ -117,7 +117,7 @@ def with_earlier_draws(
     one, the nearest first. A feature that may show an earlier one again, but got none, leaves the message: drawn anew it would
     give both away. With `places`, keypoints in the normalized plane, lines that were drawn for each move with the picture, and
     a feature whose line cannot leaves the message; other lines stay as they are. Words of epsilon 0 stay, too, as equal ones
-    would say what nothing is to say. Raises InputError for earlier draws of another form.
+    would say what nothing is to say. Raises InputError for earlier draws of another form, and if no feature is left.
     """
     count = len(message)
     known = [item for item in earlier if len(item)]
@@ -138,6 +138,10 @@ def with_earlier_draws(
     if isinstance(answered, LineUpload) and places is not None:
         lines, has_line = _with_lines(answered.lines, places, known, partner)
         answered, kept = replace(answered, lines=lines), kept & has_line
+    if not kept.any():
+        raise InputError(
+            "all features left before, and none has a line that moves with the picture; release another photograph"
+        )
     rows = np.flatnonzero(kept)
     answered = _taken(answered, rows)
     return Answered(message=answered, rows=rows, is_new=partner[rows] < 0)
