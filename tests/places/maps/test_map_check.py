@@ -11,7 +11,14 @@ import numpy as np
 import pytest
 
 from veil.geometry.rigid import Rigid
-from veil.places.maps.agreement import confirmed, consistent_groups, explained_shares
+from veil.places.maps.agreement import (
+    MIN_CUT_MATCHES,
+    confirmed,
+    consistent_groups,
+    explained_shares,
+    groups_that_agree,
+    weakest_parts,
+)
 from veil.places.maps.check import (
     gravity_agreement,
     minimum_cut,
@@ -135,6 +142,70 @@ def test_groups_are_those_of_a_scan_of_all_pairs() -> None:
         names = [f"{k}" for k in range(count)]
         weights = {(a, b): float(random.integers(-3, 4)) for a in names for b in names if a < b and random.random() < 0.7}
         assert consistent_groups(names, weights) == scanned(names, weights)
+
+
+def test_the_weakest_parts_are_those_of_the_least_cuts_by_enumeration() -> None:
+    """Slow reference: of the cuts of fewest explained matches between each contradicting pair, that of the smallest share."""
+    random = generator("weakest parts")
+    split = 0
+    for _ in range(60):
+        names = [f"{k}" for k in range(6)]
+        pairs = [pair for pair in combinations(names, 2) if random.random() < 0.8]
+        matches = {pair: float(random.integers(20, 99)) for pair in pairs}
+        explained = {pair: float(round(matches[pair] * random.choice([0.1, 0.9, 1.0]))) for pair in pairs}
+        against = [pair for pair in pairs if explained[pair] < 0.5 * matches[pair]]
+
+        def across(side: frozenset[str], weights: dict[tuple[str, str], float]) -> float:
+            return sum(weight for (a, b), weight in weights.items() if (a in side) != (b in side))
+
+        sides = [frozenset(side) for size in range(1, 6) for side in combinations(names, size)]
+        found = weakest_parts(names, explained, matches, against)
+        least = {
+            pair: min(across(side, explained) for side in sides if pair[0] in side and pair[1] not in side) for pair in against
+        }
+        if len(found) == 2:
+            split += 1
+            share = across(found[0], explained) / across(found[0], matches)
+            assert share < MIN_CUT_MATCHES and min(map(len, found)) >= 2 and found[0] | found[1] == set(names)
+            parted = [pair for pair in against if (pair[0] in found[0]) != (pair[1] in found[0])]
+            assert any(across(found[0], explained) == least[pair] for pair in parted)
+        else:
+            assert found == [frozenset(names)]
+            for pair in against:  # every least cut has a single image on a side, or is explained well enough
+                cuts = [s for s in sides if pair[0] in s and pair[1] not in s and across(s, explained) == least[pair]]
+                assert any(len(s) in (1, 5) or across(s, explained) >= MIN_CUT_MATCHES * across(s, matches) for s in cuts)
+    assert split >= 10
+
+
+def test_false_pairs_do_not_hold_two_parts_together_against_the_true_ones() -> None:
+    """Two halves that a repeated structure joins wrongly: the true pairs between them are fewer, and contradict.
+
+    Broken twin: as many false matches that the map explains, and no true ones that contradict it, are one place.
+    """
+    scene, _, pairs = planted(world("repeated", images=8))
+    names, half = sorted(scene.images), frozenset(sorted(scene.images)[:4])
+    pairs = {
+        (a, b): replace(
+            pair,
+            inliers=np.repeat(pair.inliers[:1], 300 if (a in half) == (b in half) else 40, axis=0),
+            rotation=scene.images[b].cam_from_world.rotation @ scene.images[a].cam_from_world.rotation.T,
+        )
+        for (a, b), pair in pairs.items()
+    }
+    between = [pair for pair in pairs if (pair[0] in half) != (pair[1] in half)]
+    false = [("02", "05"), ("03", "04"), ("03", "05"), ("02", "04")]
+    for pair in false:
+        pairs[pair] = replace(pairs[pair], inliers=np.repeat(pairs[pair].inliers[:1], 150, axis=0), rotation=None)
+    shares = {pair: 1.0 if pair in false or pair not in between else 0.0 for pair in pairs}
+    weights = {pair: len(pairs[pair].inliers) * (2 * share - 1) for pair, share in shares.items()}
+    assert sum(weights[pair] for pair in between) > 0  # so that groups by sums do not part the halves
+    assert len(consistent_groups(names, weights)) == 1
+    assert groups_that_agree(names, shares, pairs) == [half, frozenset(names) - half]
+    alone = {pair: share for pair, share in shares.items() if share}
+    assert groups_that_agree(names, alone, pairs) == [frozenset(names)]
+    held = {pair: 1e4 for pair in [("00", "07")] if shares.pop(pair) == 0}  # a pair of a map that is not judged anew
+    assert groups_that_agree(names, shares, pairs, held) == [frozenset(names)]
+    assert groups_that_agree([], {}, {}) == []
 
 
 def test_the_least_cut_is_that_of_enumeration() -> None:

@@ -5,7 +5,9 @@ of both positions, and where a point that the map already has of it is seen ther
 parallax, so a collapsed map contradicts its pairs. Where pairs contradict each other, images are gathered by correlation
 clustering: a pair speaks for two images' being together with the count of its explained matches minus the others, or against it
 if a cycle of rotations confirms the pair; clusters are joined greedily by the largest sum (greedy additive edge contraction,
-Keuper et al., ICCV 2015) until no sum is positive.
+Keuper et al., ICCV 2015) until no sum is positive. Where all stay together and pairs contradict the map all the same, it is
+asked of cuts between their images: false pairs of a repeated structure hold two parts together that true ones would hold
+elsewhere.
 """
 
 from __future__ import annotations
@@ -25,6 +27,11 @@ from veil.places.maps.verification import VerifiedPair
 from veil.scene import EXPLAINED, Scene
 
 LIMIT_PX = 4.0
+# Two parts of a map are apart where it explains a smaller share of the matches between them. Right maps of photographs explain
+# more across every cut between contradicting images, wrong ones about half.
+MIN_CUT_MATCHES = 0.7
+# Cuts are asked for of so many contradicting pairs at most, those of most matches.
+MOST_CUTS = 100
 # Three pairs whose rotations lead back to the start to within this angle confirm each other.
 CYCLE_DEG = 5.0
 
@@ -190,6 +197,59 @@ def agreement_weights(shares: Mapping[Pair, float], pairs: Mapping[Pair, Verifie
         for pair, share in shares.items()
         if share >= EXPLAINED or pair in against
     }
+
+
+def groups_that_agree(
+    names: Iterable[str],
+    shares: Mapping[Pair, float],
+    pairs: Mapping[Pair, VerifiedPair],
+    held: Mapping[Pair, float] | None = None,
+) -> list[frozenset[str]]:
+    """Groups of images of a map that its pairs let stay together, the largest first (mapping.md#the-check).
+
+    `shares` of the matches of its `pairs` are explained by the map. `held` are weights for pairs that are not judged anew.
+    """
+    held = held or {}
+    groups = consistent_groups(names, {**held, **agreement_weights(shares, pairs)})
+    if len(groups) > 1:
+        return groups
+    counts = {pair: float(len(pairs[pair].inliers)) for pair in shares}
+    explained = {**held, **{pair: counts[pair] * share for pair, share in shares.items()}}
+    against = sorted(contradicting(shares, pairs), key=lambda pair: (-counts[pair], pair))[:MOST_CUTS]
+    return weakest_parts(groups[0], explained, {**held, **counts}, against) if groups else []
+
+
+def weakest_parts(
+    names: Iterable[str], explained: Mapping[Pair, float], matches: Mapping[Pair, float], against: Iterable[Pair]
+) -> list[frozenset[str]]:
+    """Two parts of the images `names`, the larger first, if too few matches between them are explained; else all in one.
+
+    Asked are the cuts of fewest `explained` matches between the images of each pair of `against` (Ford and Fulkerson 1956). The
+    two parts are those of the smallest share, if it is below `MIN_CUT_MATCHES`. Single images are no parts: `doubtful_images`
+    judges them.
+    """
+    from scipy.sparse import csr_matrix
+    from scipy.sparse.csgraph import breadth_first_order, maximum_flow
+
+    ordered = sorted(names)
+    row = {name: k for k, name in enumerate(ordered)}
+    both = sorted(explained.keys() | matches.keys())
+    i, j = np.array([(row[a], row[b]) for a, b in both], dtype=np.int32).reshape(-1, 2).T
+    holds = np.array([explained.get(pair, 0.0) for pair in both])
+    every = np.array([matches.get(pair, 0.0) for pair in both])
+    ends, size = (np.concatenate([i, j]), np.concatenate([j, i])), (len(ordered), len(ordered))
+    capacity = csr_matrix((np.tile(np.rint(holds).astype(np.int32), 2), ends), shape=size)
+    least, parts = MIN_CUT_MATCHES, [frozenset(ordered)]
+    for a, b in against:
+        more = capacity - maximum_flow(capacity, row[a], row[b]).flow > 0
+        side = np.zeros(len(ordered), dtype=bool)
+        side[breadth_first_order(more, row[a], return_predecessors=False)] = True
+        across = side[i] != side[j]
+        share = holds[across].sum() / max(1.0, every[across].sum())
+        if share < least and 2 <= side.sum() <= len(ordered) - 2:
+            least = share
+            parts = [frozenset(name for name in ordered if side[row[name]] == inside) for inside in (True, False)]
+    return sorted(parts, key=lambda part: (-len(part), sorted(part)))
 
 
 def consistent_groups(names: Iterable[str], weights: Mapping[Pair, float]) -> list[frozenset[str]]:
