@@ -32,6 +32,7 @@ from veil.device.device import Device as Device
 from veil.device.protection import Protection as Protection
 from veil.device.protection import HideInSubspaces as HideInSubspaces
 from veil.device.protection import HideInWords as HideInWords
+from veil.device.purpose import usual_protection as usual_protection
 from veil.mechanisms.release import HideInLines as HideInLines
 from veil.mechanisms.release import HideInConvergentLines as HideInConvergentLines
 from veil.mechanisms.release import HideInParallelLines as HideInParallelLines

@@ -1,6 +1,7 @@
 """The device's side of the service: what leaves is a message of the ledger's, whose bytes are the same at every retry.
 
 - `client` releases, sends, localizes and deletes. `connection` is one connection, `answers` are the records that come back.
+- `usual` says what leaves for a map where its user names no protection.
 - `tile_use` localizes in tiles, which `tile_access` fetches.
 """
 

@@ -9,11 +9,17 @@ from dataclasses import replace
 from typing import Any, overload
 from urllib.parse import quote
 
+import numpy as np
+from jaxtyping import Float64
+
 from veil.client.answers import Accepted, JobStatus, RemoteMap, RemotePose, accepted_of, job_of, map_of, pose_of
 from veil.client.connection import Connection, ServerError, Unreachable
+from veil.client.tile_access import serves_tiles
 from veil.client.tile_use import TileUse
-from veil.device.device import Device, NearRepeats
+from veil.client.usual import protection_for
+from veil.device.device import Device
 from veil.device.protection import Protection
+from veil.device.purpose import Purpose, usual_protection
 from veil.device.tiles import TileAnswer
 from veil.errors import InputError, WireError
 from veil.features import Features
@@ -48,6 +54,7 @@ class Client:
         self.outbox = Outbox(self.device.ledger.path.parent)
         self.notes: dict[str, None] = {}
         self._fetchers: dict[tuple[object, ...], TileFetcher] = {}
+        self._tiled: dict[str, bool] = {}
 
     def __enter__(self) -> Client:
         return self
@@ -98,18 +105,25 @@ class Client:
         features: Features,
         protection: Protection | None = None,
         *,
+        gravity: Float64[np.ndarray, "3"] | None = None,
         name: str = "",
         allow_second: bool = False,
     ) -> Accepted | None:
         """Release an image and give it to a map; None if the server cannot be reached, and the message waits for `send`.
 
         - `map_id`: id of the map, or its name, which the server must be there to look up.
-        - `features`, `protection`, `name`, `allow_second`: as for `Device.release`; the name stays here.
+        - `protection`: by default subspaces, an obfuscation, in lines where the map is known to ask for these.
+        - `features`, `gravity`, `name`, `allow_second`: as for `Device.release`; the name stays here.
 
         Raises ServerError if the server refuses, and what `Device.release` raises.
         """
         where = self.id_of(map_id)
-        message = self._released(features, protection, name, allow_second, "anew")
+        if protection is None:
+            try:
+                protection = protection_for(self.map(where), "map", features, gravity)
+            except Unreachable:
+                protection = usual_protection("map", features, gravity=gravity)
+        message = self._released(features, protection, "map", name, allow_second)
         sending = Sending(server=self._connection.url, map_id=where, name=name, message_sha256=_digest(message))
         self.outbox.put(sending, message)
         try:
@@ -130,15 +144,25 @@ class Client:
         self,
         map_id: str,
         features: Features,
-        protection: Protection | None = None,
+        protection: Protection,
         *,
         name: str = "",
         allow_second: bool = False,
-        tiles: None = None,
     ) -> RemotePose | NoPose: ...
 
     @overload
     def localize(self, map_id: str, features: Features, *, tiles: TileUse) -> TileAnswer: ...
+
+    @overload
+    def localize(
+        self,
+        map_id: str,
+        features: Features,
+        *,
+        gravity: Float64[np.ndarray, "3"] | None = None,
+        name: str = "",
+        allow_second: bool = False,
+    ) -> RemotePose | NoPose | TileAnswer: ...
 
     def localize(
         self,
@@ -146,29 +170,49 @@ class Client:
         features: Features,
         protection: Protection | None = None,
         *,
+        gravity: Float64[np.ndarray, "3"] | None = None,
         name: str = "",
         allow_second: bool = False,
         tiles: TileUse | None = None,
     ) -> RemotePose | NoPose | TileAnswer:
-        """Release an image and have it localized; the server keeps nothing of it, and the ledger here notes the release.
+        """Localize an image in the way that gives least away, or in the one that is asked for.
 
-        `map_id` is the id of the map, or its name.
+        `map_id` is the id of the map, or its name. Where the server has tiles of the map's name (`veil serve tiles`), or with
+        `tiles`, nothing is released: tiles are fetched without telling which, and the pose is found here
+        (docs/theory/tiles.md). No token is sent for them, and the ledger is not concerned.
 
-        With `tiles`, nothing is released: tiles of the map are fetched without telling which, and the pose is found here
-        (docs/theory/tiles.md). `map_id` is then the name of tiles that the server has (`veil serve tiles`), no token is sent
-        for them, and neither a release nor the ledger is concerned.
+        Otherwise the image is released, by default in words with `gravity` (`usual_protection`). The server keeps nothing of
+        it, and the ledger here notes the release.
 
         Raises Unreachable, ServerError if the server refuses, and what `Device.release`, or `open_tiles` and
         `localize_with_tiles`, raise.
         """
         if tiles is not None:
-            key = (map_id, tiles.also, tiles.exit, tiles.version)
-            if key not in self._fetchers:
-                self._fetchers[key] = tiles.opened(f"{self._connection.url}/v1/tiles/{quote(map_id, safe='')}")
-            return tiles.localized(features, self._fetchers[key])
+            return self._from_tiles(map_id, features, tiles)
+        if protection is None:
+            remote = self.map(map_id)
+            if self._serves_tiles(remote.name):
+                return self._from_tiles(remote.name, features, TileUse())
+            protection = protection_for(remote, "localize", features, gravity)
         where = self.id_of(map_id)
-        message = self._released(features, protection, name, allow_second, "earlier")
+        message = self._released(features, protection, "localize", name, allow_second)
         return pose_of(self._connection.post_message("v1", "maps", where, "localize", message=message))
+
+    def _serves_tiles(self, name: str) -> bool:
+        """Whether the server has tiles of this name, which is asked once."""
+        if name not in self._tiled:
+            self._tiled[name] = serves_tiles(self._tiles_at(name))
+        return self._tiled[name]
+
+    def _tiles_at(self, name: str) -> str:
+        return f"{self._connection.url}/v1/tiles/{quote(name, safe='')}"
+
+    def _from_tiles(self, name: str, features: Features, tiles: TileUse) -> TileAnswer:
+        """The answer to an image in the tiles of this name, whose fetcher is kept."""
+        key = (name, tiles.also, tiles.exit, tiles.version)
+        if key not in self._fetchers:
+            self._fetchers[key] = tiles.opened(self._tiles_at(name))
+        return tiles.localized(features, self._fetchers[key])
 
     def contributions(self) -> list[Accepted]:
         """Contributions of this token that the server holds."""
@@ -246,11 +290,9 @@ class Client:
         for head in heads:
             require_in_chain(receipt, links, head or None)
 
-    def _released(
-        self, features: Features, protection: Protection | None, name: str, allow_second: bool, near_repeats: NearRepeats
-    ) -> bytes:
+    def _released(self, features: Features, protection: Protection, purpose: Purpose, name: str, allow_second: bool) -> bytes:
         """The message of an image, which the ledger then knows."""
-        released = self.device.release(features, protection, name=name, allow_second=allow_second, near_repeats=near_repeats)
+        released = self.device.release(features, protection, purpose=purpose, name=name, allow_second=allow_second)
         self.notes |= dict.fromkeys(released.notes)
         return released.message
 

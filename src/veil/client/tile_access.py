@@ -137,6 +137,19 @@ class _Served:
         return file if self.version is None else f"{self.version}/{file}"
 
 
+def serves_tiles(url: str, *, timeout_s: float = 60.0) -> bool:
+    """Whether `veil serve` has tiles at an address, such as https://maps.example.org/v1/tiles/station.
+
+    False for an address over plain http to another machine, from which nothing is fetched. Raises Unreachable if the server
+    does not answer.
+    """
+    try:
+        host = TileHost(url, timeout_s)
+    except InputError:
+        return False
+    return host.file(EXITS, MOST_EXITS_BYTES) is not None
+
+
 def open_tiles(
     source: Path | str | Sequence[str],
     *,

@@ -1,6 +1,7 @@
 """The device and its owner, the raw side: what takes photographs and raw features, and lets forms alone leave.
 
-- `protection` says how a photograph is protected. `device` releases it: secret, ledger and budgets together.
+- `protection` says how a photograph is protected, and `purpose` how it usually is. `device` releases it: secret, ledger and
+  budgets together.
 - `photographs` gives a photograph its camera. `gravity` measures which way is down in it.
 - `descriptor_books` makes the codebook and the pool of decoys of a descriptor from photographs.
 - `doors` are the ways into `veil.places` for raw features that their owner makes public: `localize`, `map_images`, `match`.

@@ -7,13 +7,14 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
 import numpy as np
+from jaxtyping import Float64
 
 from veil import randomness
-from veil.device.protection import HideInSubspaces, HideInWords, Made, Protection, make, positions_key
-from veil.errors import ReleaseRefused, Remedy
+from veil.device.protection import HideInWords, Made, Protection, make, positions_key
+from veil.device.purpose import Purpose, usual_protection
+from veil.errors import InputError, ReleaseRefused, Remedy
 from veil.features import Features
 from veil.files.device.drawn import SealedDraws, opened_draws, read_draws, sealed_draws
 from veil.files.device.home import home
@@ -30,8 +31,6 @@ from veil.randomness import Randomness
 from veil.wire import encode
 from veil.wire.message import LineUpload, Message
 
-# Of features that left before: their earlier draws, or new ones.
-NearRepeats = Literal["earlier", "anew"]
 # Begins the note of earlier draws in the ledger.
 EARLIER = " earlier="
 
@@ -98,30 +97,36 @@ class Device:
         features: Features,
         protection: Protection | None = None,
         *,
+        purpose: Purpose = "localize",
+        gravity: Float64[np.ndarray, "3"] | None = None,
         name: str = "",
         fresh: bool = False,
         allow_second: bool = False,
-        near_repeats: NearRepeats = "anew",
     ) -> DeviceRelease:
         """Protect one image, enter the release in the ledger, and return it with the message that may leave.
 
         The same image and choices give the same bytes each time (release.md#memoized-draws).
 
         - `features`: raw features of the image.
-        - `protection`: what is sent; by default hardened subspaces, and positions as they are.
+        - `protection`: what is sent; by default what is usual for the purpose (`usual_protection`).
+        - `purpose`: "localize" gives features that left before their earlier draws again, of releases that were made so, as
+          bursts and video need it (release.md#near-repeats). "map" draws for each image by itself, as the images of a map
+          match by their draws. An image that left before leaves as it did then, whatever is asked.
+        - `gravity`: of the usual protection, down in the camera frame; a given `protection` has its own.
         - `name`: of the image, for the ledger alone; by default the name of the release.
         - `fresh`: draws anew, independently of earlier releases.
         - `allow_second`: accepts a second, different release of the image; the two together give it away.
-        - `near_repeats`: "earlier" gives features that left before their earlier draws again, of releases that were made so. It
-          is for queries, bursts and video (release.md#near-repeats). "anew" draws for each image by itself, as maps need it,
-          whose images match by their draws. An image that left before leaves as it did then, whatever is asked.
 
-        Raises ReleaseRefused, and releases nothing, for a second, different release (unless allowed), beyond a budget, or with
-        decoys or words made from this very image; InputError (RangeError, SpaceError) if features and choices do not fit,
-        FileFormatError if the ledger is damaged.
+        Raises ReleaseRefused, and releases nothing, for a second, different release (unless allowed), beyond a budget, with
+        decoys or words made from this very image, or where the usual protection lacks what it needs; InputError (RangeError,
+        SpaceError) if features and choices do not fit, FileFormatError if the ledger is damaged.
         """
-        with releasing(self, fresh=fresh, allow_second=allow_second, near_repeats=near_repeats) as make_release:
-            return make_release(features, protection or Protection(descriptors=HideInSubspaces()), name)
+        if protection is None:
+            protection = usual_protection(purpose, features, gravity=gravity)
+        elif gravity is not None:
+            raise InputError("gravity goes with the usual protection; give it to Protection, or to HideInLines")
+        with releasing(self, purpose=purpose, fresh=fresh, allow_second=allow_second) as make_release:
+            return make_release(features, protection, name)
 
     def _made(
         self,
@@ -129,8 +134,8 @@ class Device:
         protection: Protection,
         name: str,
         *,
+        purpose: Purpose,
         fresh: bool,
-        near_repeats: NearRepeats,
         pending: Sequence[Entry],
     ) -> tuple[Entry, DeviceRelease]:
         """A release that is entered nowhere, and its entry; `pending` are those that will be entered before it."""
@@ -142,8 +147,8 @@ class Device:
         image = features.image_digest.hex()
         others = [*self.ledger.entries_of(image), *(entry for entry in pending if entry.image_digest == image)]
         if left := [entry.parameters for entry in others if not entry.fresh]:  # the image leaves as it did then
-            near_repeats = "earlier" if any(EARLIER in parameters for parameters in left) else "anew"
-        again = None if fresh or near_repeats == "anew" else self._again(made, protection, features, source, pending)
+            purpose = "localize" if any(EARLIER in parameters for parameters in left) else "map"
+        again = None if fresh or purpose == "map" else self._again(made, protection, features, source, pending)
         upload = made.upload if again is None else again.upload
         message = encode(upload, dtype=made.dtype)
         digest = hashlib.sha256(message).hexdigest()
@@ -280,7 +285,7 @@ MakeRelease = Callable[[Features, Protection, str], DeviceRelease]
 
 @contextmanager
 def releasing(
-    device: Device, *, fresh: bool = False, allow_second: bool = False, near_repeats: NearRepeats = "anew"
+    device: Device, *, purpose: Purpose = "localize", fresh: bool = False, allow_second: bool = False
 ) -> Iterator[MakeRelease]:
     """A block whose releases are entered in the ledger together when it ends well, and none of them if it raises.
 
@@ -290,7 +295,7 @@ def releasing(
     entries: list[Entry] = []
 
     def make_release(features: Features, protection: Protection, name: str) -> DeviceRelease:
-        entry, release = device._made(features, protection, name, fresh=fresh, near_repeats=near_repeats, pending=entries)
+        entry, release = device._made(features, protection, name, purpose=purpose, fresh=fresh, pending=entries)
         require_enterable(device.ledger, entry, allow_second=allow_second)  # before others are made; all are judged at the end
         entries.append(entry)
         return release

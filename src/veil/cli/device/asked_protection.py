@@ -1,4 +1,4 @@
-"""The protection that the options of `veil privatize` and `veil client` ask for."""
+"""The protection that the options of `veil privatize` and `veil client` ask for, or the usual one for the purpose."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from veil.cli.common import at_least
 from veil.cli.records import Record, option
 from veil.device.device import Device
 from veil.device.protection import SUBSET_SIZE, HideInSubspaces, HideInWords, Protection, usual_profile
+from veil.device.purpose import EPSILON, FEATURES, Purpose, require_localizable, usual_words
 from veil.errors import InputError
 from veil.features import Features
 from veil.files.codebooks import read_codebook
@@ -29,42 +30,62 @@ def _count(text: str) -> int | Literal["all"]:
 class AskedProtection(Record):
     """The protection of descriptors and positions that commands ask for."""
 
-    m: int | None = option(f"with --words how many words a feature sends (default {SUBSET_SIZE})")
+    obfuscate: bool = option(
+        "send subspaces that also hold decoys, an obfuscation without proof (default: for a map alone)", default=False
+    )
+    m: int | None = option(f"of words how many a feature sends (default {SUBSET_SIZE})")
     codebook: Path | None = option(
         "codebook with the PCA that descriptors are compressed by (default: the bundled one)", metavar="FILE"
     )
     decoys: Path | None = option("decoy pool of `veil codebook build` (default: the bundled, public one)", metavar="FILE")
-    words: str | None = option("send words of this dictionary (.npz, or 'bundled'), not subspaces", metavar="FILE")
+    words: str | None = option("send words of this dictionary (.npz, or 'bundled', the default)", metavar="FILE")
     no_descriptors: bool = option("send positions alone; random words take the place of descriptors", default=False)
-    epsilon: float | None = option("with --words: epsilon of each feature ('inf': no privacy)", metavar="E")
+    epsilon: float | None = option(
+        f"send words at this epsilon of each feature (default {EPSILON:g}; 'inf': no privacy)", metavar="E"
+    )
     features_sent: int | Literal["all"] | None = option(
-        "send N features, or 'all': of subspaces those of largest scale or score (default 1000), of words a "
-        "random choice (default all; 1000 with --no-descriptors)",
+        f"send N features (default {FEATURES}), or 'all': of subspaces those of largest scale or score, of words a random "
+        "choice",
         name="--features",
         parse=_count,
         metavar="N",
     )
     min_distance: float | None = option(
-        "send no two features nearer to each other than this (default 10; not with --words)", metavar="PX"
+        "of subspaces send no two features nearer to each other than this (default 10)", metavar="PX"
     )
     lines: bool = option("send a line through each keypoint, not its position", default=False)
     gravity: Path | None = option("also send gravity: image,x,y,z of down, as `veil gravity` writes", metavar="CSV")
     allow_second_release: bool = option("release an image again with other choices", default=False)
 
+    @property
+    def asks_for_words(self) -> bool:
+        """Whether words are asked for by one of their options."""
+        return not (self.words is None and self.epsilon is None and self.m is None)
+
+    @property
+    def names_form(self) -> bool:
+        """Whether a form of descriptors is asked for; else the usual one leaves."""
+        return self.obfuscate or self.no_descriptors or self.asks_for_words
+
 
 def asked_descriptors(
     asked: AskedProtection,
+    purpose: Purpose,
+    descriptor: str,
     device: Device,
     images: Iterable[tuple[str, bytes]],
     *,
     allow_private_dictionary: bool = False,
 ) -> HideInSubspaces | HideInWords:
-    """The protection of descriptors that the options ask for; `images` are names and digests of what will be released."""
+    """The protection of descriptors that the options ask for, or the usual one for the purpose.
+
+    `descriptor` is that of the features, `images` are names and digests of what will be released.
+    """
     if asked.no_descriptors:
         sent = asked.features_sent
         return HideInWords.positions_alone() if sent is None else HideInWords.positions_alone(None if sent == "all" else sent)
-    if asked.words:
-        return _in_words(asked, device, images, allow_private_dictionary)
+    if asked.asks_for_words or not (asked.obfuscate or purpose == "map"):
+        return _in_words(asked, descriptor, device, images, allow_private_dictionary)
     return HideInSubspaces(
         codebook=read_codebook(asked.codebook) if asked.codebook else None,
         decoys=read_codebook(asked.decoys) if asked.decoys else None,
@@ -72,21 +93,23 @@ def asked_descriptors(
 
 
 def _in_words(
-    asked: AskedProtection, device: Device, images: Iterable[tuple[str, bytes]], allow_private_dictionary: bool
+    asked: AskedProtection,
+    descriptor: str,
+    device: Device,
+    images: Iterable[tuple[str, bytes]],
+    allow_private_dictionary: bool,
 ) -> HideInWords:
-    """The protection that --words and its options ask for.
+    """The usual words, with what --words, --epsilon, --m and --features ask for.
 
-    Raises InputError without --epsilon, ReleaseRefused for a dictionary made from the user's own photographs.
+    Raises ReleaseRefused for a dictionary made from the user's own photographs.
     """
-    if asked.epsilon is None:
-        raise InputError(
-            "--words needs --epsilon; `veil budget plan` shows what an epsilon of the image allows for each feature"
-        )
-    words = HideInWords(
-        epsilon=asked.epsilon,
-        m=SUBSET_SIZE if asked.m is None else asked.m,
-        dictionary=None if str(asked.words) == "bundled" else read_codebook(Path(str(asked.words))),
-        features_sent=None if asked.features_sent == "all" else asked.features_sent,
+    usual = usual_words(descriptor)
+    words = replace(
+        usual,
+        epsilon=usual.epsilon if asked.epsilon is None else asked.epsilon,
+        m=usual.m if asked.m is None else asked.m,
+        dictionary=usual.book if asked.words in (None, "bundled") else read_codebook(Path(str(asked.words))),
+        features_sent=_words_sent(asked),
         allow_private_dictionary=allow_private_dictionary,
     )
     words.image_epsilon(1)  # raises for an impossible epsilon or m, before anything is released
@@ -95,14 +118,26 @@ def _in_words(
     return words
 
 
+def _words_sent(asked: AskedProtection) -> int | None:
+    """How many features leave in words; None for all."""
+    sent = FEATURES if asked.features_sent is None else asked.features_sent
+    return None if sent == "all" else sent
+
+
 def protection_of(
     asked: AskedProtection,
+    purpose: Purpose,
     descriptors: HideInSubspaces | HideInWords,
     features: Features,
     gravity: Mapping[str, np.ndarray],
     name: str,
 ) -> Protection:
-    """The protection of one image, with its gravity where `gravity` knows it by the image's name."""
+    """The protection of one image, with its gravity where `gravity` knows it by the image's name.
+
+    Raises ReleaseRefused for the usual words of a photograph that no map would find by them.
+    """
+    if purpose == "localize" and not asked.names_form:
+        require_localizable(features, gravity.get(name))
     protection = Protection(descriptors=_fitting(asked, descriptors, features))
     if asked.lines:
         return replace(protection, lines=HideInLines(gravity=gravity.get(name)))
@@ -124,8 +159,10 @@ def _fitting(
     return replace(descriptors, profile=profile, selection=selection)
 
 
-def require_consistent(asked: AskedProtection) -> None:
+def require_consistent(asked: AskedProtection, purpose: Purpose) -> None:
     """Raise InputError for options that do not go together, before anything is drawn or entered."""
+    if asked.obfuscate and (asked.no_descriptors or asked.asks_for_words):
+        raise InputError("--obfuscate sends subspaces; it does not go with --words, --epsilon, --m or --no-descriptors")
     of_subspaces = asked.codebook or asked.decoys
     of_descriptors = (asked.codebook, asked.decoys, asked.m, asked.words, asked.epsilon, asked.min_distance)
     if asked.no_descriptors and (asked.lines or any(value is not None for value in of_descriptors)):
@@ -133,9 +170,18 @@ def require_consistent(asked: AskedProtection) -> None:
             "--no-descriptors sends positions alone; it goes with --features and --gravity, not with lines or options of "
             "descriptors"
         )
-    if asked.words and of_subspaces is not None:
-        raise InputError("--codebook and --decoys belong to subspaces; --words sends words instead")
-    if asked.words and asked.min_distance is not None:
+    if asked.asks_for_words and of_subspaces is not None:
+        raise InputError("--codebook and --decoys belong to subspaces; --words, --epsilon and --m send words instead")
+    if asked.asks_for_words and asked.min_distance is not None:
         raise InputError("--min-distance belongs to subspaces: words leave by a random choice (--features)")
-    if not asked.words and (asked.epsilon is not None or asked.m is not None):
-        raise InputError("--epsilon and --m belong to --words; subspaces have no epsilon, and the hardened profile is fixed")
+    if purpose == "localize" and not asked.names_form:
+        if of_subspaces is not None or asked.min_distance is not None:
+            raise InputError(
+                "--codebook, --decoys and --min-distance belong to subspaces, an obfuscation without proof; send it with "
+                "--obfuscate"
+            )
+        if asked.lines:
+            raise InputError(
+                "the usual words are hardly found in lines; send words at an epsilon of your own (--epsilon 10), or subspaces "
+                "(--obfuscate)"
+            )

@@ -32,7 +32,10 @@ from veil.cli.remedies import advised
 from veil.cli.server.pose_rows import located_line, report_poses
 from veil.client import Client, JobStatus, RemotePose, ServerError, Unreachable
 from veil.device.device import Device
-from veil.device.protection import HideInWords, Protection
+from veil.device.gravity import measure_gravity
+from veil.device.protection import HideInSubspaces, HideInWords
+from veil.device.purpose import Purpose
+from veil.device.tiles import TileAnswer
 from veil.errors import InputError, VeilError, remedies_of
 from veil.extraction import DETECTORS, extract
 from veil.extraction.detection import DetectorOptions
@@ -44,21 +47,22 @@ from veil.files.photographs.pictures import named_pictures, read_picture
 from veil.files.tables import read_json
 from veil.files.weights import load_network
 from veil.geometry.camera import require_readable
+from veil.geometry.gravity import Gravity
 from veil.geometry.rigid import Rigid
-from veil.places.poses.answer import camera_json
+from veil.places.poses.answer import Localization, NoPose, camera_json
 from veil.wire.receipts import receipt_of
 
 EXAMPLES = """\
   veil client map list                                   what there is
-  veil client contribute photos/ --map lobby             photographs, by the hardened default
+  veil client contribute photos/ --map lobby             photographs, in subspaces
   veil client localize photo.jpg --map lobby             the pose of one, or why there is none
 """
 EXAMPLES_OF = {
     "contribute": "  veil client contribute photos/ --map lobby --decoys pool.npz --wait\n",
-    "localize": "  veil client localize photo.jpg --map lobby\n"
+    "localize": "  veil client localize photo.jpg --map lobby     by tiles if the map has them, else in words\n"
     "  veil client localize photos/ --map lobby --write-poses poses.txt\n"
-    "  veil client localize photo.jpg --map lobby --words bundled --epsilon 5 --features 1000 --gravity g.csv\n"
-    "  veil client localize photo.jpg --map lobby --descriptor aliked --codebook aliked.npz --decoys aliked-pool.npz\n",
+    "  veil client localize photo.jpg --map lobby --epsilon 3 --gravity g.csv\n"
+    "  veil client localize photo.jpg --map lobby --obfuscate     in subspaces, for a map of these\n",
     "send": "  veil client send\n",
     "status": "  veil client status\n  veil client status j0123456789abcdef     a job\n",
     "delete": "  veil client delete c0123456789abcdef --receipt gone.json\n",
@@ -84,7 +88,10 @@ class Contribute(Given, Extractor, AskedProtection, AskedServer):
 
 @dataclass(frozen=True, kw_only=True)
 class LocalizeThere(Given, Extractor, AskedProtection, AskedServer):
-    """Have photographs localized; exit code 3 if one has no pose, or cannot be used."""
+    """Localize photographs; exit code 3 if one has no pose, or cannot be used. Where the server has tiles of the
+    map's name nothing is sent, and poses are found here. Else words leave, with gravity as `veil gravity` measures it
+    where --gravity does not tell it.
+    """
 
     write_poses: Path | None = poses_file()
 
@@ -138,13 +145,16 @@ def _add(actions: Commands, name: str, summary: str, record: type[Asked], run: C
 
 def _contribute(arguments: Contribute) -> int:
     quiet_colmap()
-    require_consistent(arguments)
+    require_consistent(arguments, "map")
     rows: list[dict[str, object]] = []
     skipped: dict[str, str] = {}
     with connected(arguments) as client:
         where = client.id_of(arguments.map)
         job = None
-        for name, features, protection in _protected(arguments, client.device, skipped):
+        descriptors = _descriptors(arguments, "map", client.device)
+        gravity = read_gravity(arguments.gravity) if arguments.gravity else {}
+        for name, features, _ in _features(arguments, skipped):
+            protection = protection_of(arguments, "map", descriptors, features, gravity, name)
             accepted = client.contribute(where, features, protection, name=name, allow_second=arguments.allow_second_release)
             state = "waits for the server" if accepted is None else accepted.state
             rows.append({"name": name, "contribution": accepted and accepted.contribution, "state": state})
@@ -169,15 +179,14 @@ def _contribute(arguments: Contribute) -> int:
 
 def _localize(arguments: LocalizeThere) -> int:
     quiet_colmap()
-    require_consistent(arguments)
+    require_consistent(arguments, "localize")
     rows: list[dict[str, object]] = []
     poses: dict[str, Rigid] = {}
     skipped: dict[str, str] = {}
     with connected(arguments) as client:
         where = client.id_of(arguments.map)
-        for name, features, protection in _protected(arguments, client.device, skipped):
-            answer = client.localize(where, features, protection, name=name, allow_second=arguments.allow_second_release)
-            if isinstance(answer, RemotePose):
+        for name, answer in _answers(arguments, client, where, skipped):
+            if not isinstance(answer, NoPose):
                 pose = answer.cam_from_world
                 rows.append(
                     {
@@ -188,7 +197,7 @@ def _localize(arguments: LocalizeThere) -> int:
                         **({} if answer.camera is None else {"camera": camera_json(answer.camera)}),
                         "covariance": None if answer.covariance is None else answer.covariance.tolist(),
                         "inliers": answer.inliers,
-                        "map_version": answer.map_version,
+                        "map_version": answer.map_version if isinstance(answer, RemotePose) else None,
                     }
                 )
                 poses[name] = pose
@@ -299,26 +308,43 @@ def _waited(client: Client, job: str) -> JobStatus:
             bar.__exit__()
 
 
-def _protected(
-    arguments: Contribute | LocalizeThere, device: Device, skipped: dict[str, str]
-) -> Iterator[tuple[str, Features, Protection]]:
-    """Names, features and protections of the images that the arguments name; why others cannot be used goes to `skipped`."""
+def _descriptors(arguments: Contribute | LocalizeThere, purpose: Purpose, device: Device) -> HideInSubspaces | HideInWords:
+    """The protection of descriptors that the options ask for, whose meaning is told."""
     # Each image is compared with a dictionary's photographs when it is released.
-    descriptors = asked_descriptors(arguments, device, ())
+    descriptors = asked_descriptors(arguments, purpose, arguments.descriptor, device, ())
     for note in descriptors.notes() if isinstance(descriptors, HideInWords) else []:
         tell(note)
+    return descriptors
+
+
+def _answers(
+    arguments: LocalizeThere, client: Client, where: str, skipped: dict[str, str]
+) -> Iterator[tuple[str, RemotePose | Localization | NoPose]]:
+    """Names and answers of the images that the arguments name, in the form that these ask for, or the usual way."""
+    is_asked = arguments.names_form or arguments.features_sent is not None
+    descriptors = _descriptors(arguments, "localize", client.device) if is_asked else None
     gravity = read_gravity(arguments.gravity) if arguments.gravity else {}
-    for name, features in _features(arguments, skipped):
-        yield name, features, protection_of(arguments, descriptors, features, gravity, name)
+    again = arguments.allow_second_release
+    for name, features, photograph in _features(arguments, skipped):
+        if not (arguments.names_form or name in gravity or photograph is None):
+            measured = measure_gravity([photograph], camera=arguments.camera)[photograph.name].gravity
+            gravity |= {name: measured.direction} if isinstance(measured, Gravity) else {}
+        if descriptors is None:
+            answer = client.localize(where, features, gravity=gravity.get(name), name=name, allow_second=again)
+            yield name, answer.pose if isinstance(answer, TileAnswer) else answer
+        else:
+            protection = protection_of(arguments, "localize", descriptors, features, gravity, name)
+            yield name, client.localize(where, features, protection, name=name, allow_second=again)
 
 
-def _features(arguments: Contribute | LocalizeThere, skipped: dict[str, str]) -> Iterator[tuple[str, Features]]:
-    """Names and features of a features file, or of photographs."""
+def _features(arguments: Contribute | LocalizeThere, skipped: dict[str, str]) -> Iterator[tuple[str, Features, Path | None]]:
+    """Names and features of a features file, or of photographs, with the file of each photograph."""
     kind = kind_of_input(arguments.input)
     require_applicable(arguments, CLIENT, kind, arguments.input[0])
     if kind == FEATURES:
         faults: dict[str, VeilError] = {}
-        yield from progress(read_features(arguments.input[0], skipped=faults), "sending", count_images(arguments.input[0]))
+        images = progress(read_features(arguments.input[0], skipped=faults), "sending", count_images(arguments.input[0]))
+        yield from ((name, features, None) for name, features in images)
         skipped.update({name: advised(error) for name, error in faults.items()})
         return
     options: SiftOptions | DetectorOptions = SiftOptions(max_features=MAX_FEATURES, first_octave=None)
@@ -333,4 +359,4 @@ def _features(arguments: Contribute | LocalizeThere, skipped: dict[str, str]) ->
         except VeilError as error:
             skipped[name] = advised(error)
             continue
-        yield name, features
+        yield name, features, path

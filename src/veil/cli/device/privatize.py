@@ -14,9 +14,10 @@ from veil.cli.common import Bar, Commands, explain, progress, report, say, say_t
 from veil.cli.device.asked_protection import AskedProtection, asked_descriptors, protection_of, require_consistent
 from veil.cli.records import add_record_command, json_file, option, positional
 from veil.cli.remedies import phrase
-from veil.device.device import Device, DeviceRelease, MakeRelease, NearRepeats, releasing
+from veil.device.device import Device, DeviceRelease, MakeRelease, releasing
 from veil.device.doors import LEAST_FOR_MAP, MOST_FOR_MAP, select_for_map
 from veil.device.protection import HideInSubspaces, HideInWords, Protection
+from veil.device.purpose import Purpose
 from veil.errors import InputError, VeilError
 from veil.features import Features
 from veil.files.atomic import replacing_folder, write_bytes, writing
@@ -31,42 +32,40 @@ from veil.places.maps import NoMap
 from veil.report.tables import Name, Table, fixed, numbers
 
 EXAMPLES = """\
-  veil privatize features.h5 -o upload/                           the hardened profile
-  veil privatize features.h5 -o upload/ --decoys pool.npz         with a decoy pool of your own (recommended)
-  veil privatize queries.h5 -o upload/ --one-by-one               photographs that ask a map which others made
-  veil privatize video.h5 -o upload/ --one-by-one --near-repeats earlier   frames of a video, as queries
-  veil privatize features.h5 -o upload/ --write-names names.csv   which message is of which photograph
-  veil privatize features.h5 -o upload/ --lines --gravity g.csv   positions become random lines, half of them vertical
-  veil privatize features.h5 -o upload/ --words bundled --epsilon 6 --m 2 --features 200   words, under an epsilon
-  veil privatize features.h5 -o upload/ --words bundled --epsilon 4 --features 1000 --gravity g.csv   localized upright
-  veil privatize features.h5 -o upload/ --no-descriptors --gravity g.csv   positions alone; localized near known images
+  veil privatize query.h5 -o sent/ --gravity g.csv                to localize: words, under an epsilon
+  veil privatize query.h5 -o sent/ --gravity g.csv --epsilon 3 --features 200   fewer, under a smaller one
+  veil privatize query.h5 -o sent/ --obfuscate                    to localize in a map of subspaces, or without gravity
+  veil privatize query.h5 -o sent/ --no-descriptors --gravity g.csv   positions alone; localized near known images
+  veil privatize photos.h5 -o sent/ --for map --decoys pool.npz   for a map: subspaces, with a decoy pool of your own
+  veil privatize photos.h5 -o sent/ --for map --lines --gravity g.csv   positions become random lines, half of them vertical
+  veil privatize photos.h5 -o sent/ --for map --write-names names.csv   which message is of which photograph
 """
-ANEW: NearRepeats = "anew"
+
+
+OBFUSCATION = "note: subspaces are an obfuscation without proof; `veil audit` shows what attacks recover"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Privatize(AskedProtection):
-    """Lift every descriptor to an affine subspace that also contains decoys, shuffle, and write one message an
-    image. The same image gives the same message under the client's secret (kept in $VEIL_HOME), and a ledger
-    refuses a second, different release: then none of the images is released. An obfuscation without proof: see
-    `veil inspect`.
-    With --words, every descriptor becomes a random subset of a public dictionary under local differential privacy:
-    an epsilon for each feature, which composes over the image and all that the ledger holds (`veil budget`).
-    Of three photographs or more, which give a map of their raw features, nothing leaves in subspaces but what such a map uses.
+    """Protect the descriptors of photographs, shuffle, and write one message an image. The same image gives the same
+    message under the client's secret (kept in $VEIL_HOME), and a ledger refuses a second, different release: then
+    none of the images is released.
+    To be localized, every descriptor becomes a random subset of a public dictionary under local differential privacy:
+    an epsilon for each feature, which composes over the image and all that the ledger holds (`veil budget`). What
+    left before leaves again as it did, in other photographs of the same view too. Where a map has tiles, nothing need
+    leave at all (`veil localize tiles:PLACE`).
+    For a map, every descriptor is lifted to an affine subspace that also contains decoys, an obfuscation without
+    proof (`veil inspect`). Of three photographs or more, which give a map of their raw features, nothing leaves but
+    what such a map uses.
     """
 
     features: Path = positional("a file that `veil extract` wrote")
     output: Path = option("folder for the .veil messages", required=True, short="-o", metavar="FOLDER")
-    one_by_one: bool = option(
-        "choose the features of each photograph by itself, as queries of a map want it (default: of three or more those that a "
-        "map of them uses, which are fewer and match better)",
-        default=False,
-    )
-    near_repeats: NearRepeats = option(
-        "of features that left before in a message made so: their earlier draws, for queries, bursts and video; or new ones, "
-        "as maps need them (default %(default)s)",
-        default=ANEW,
-        choices=get_args(NearRepeats),
+    purpose: Purpose = option(
+        "what the messages are for, `veil localize` or `veil map` (default %(default)s)",
+        default="localize",
+        name="--for",
+        choices=get_args(Purpose),
     )
     fresh: bool = option("draw afresh instead of repeating the memoized release", default=False)
     new_secret: bool = option("go on with another secret though the ledger's is lost for good", default=False)
@@ -86,7 +85,7 @@ def register(commands: Commands) -> None:
 
 
 def _privatize(arguments: Privatize) -> int:
-    require_consistent(arguments)
+    require_consistent(arguments, arguments.purpose)
     if arguments.allow_private_dictionary and not arguments.words:
         raise InputError("--allow-private-dictionary belongs to --words; subspaces have no dictionary")
     if arguments.output.exists() and not arguments.output.is_dir():
@@ -96,7 +95,14 @@ def _privatize(arguments: Privatize) -> int:
     for note in device.notes:
         tell(note)
     images = ((name, item.image_digest) for name, item in read_features(arguments.features))
-    descriptors = asked_descriptors(arguments, device, images, allow_private_dictionary=arguments.allow_private_dictionary)
+    descriptors = asked_descriptors(
+        arguments,
+        arguments.purpose,
+        next((item.space.descriptor for _, item in read_features(arguments.features)), "sift"),
+        device,
+        images,
+        allow_private_dictionary=arguments.allow_private_dictionary,
+    )
     gravity = read_gravity(arguments.gravity) if arguments.gravity else {}
     record = _no_releases(descriptors)
     notes = _notes_before(arguments, device, descriptors)
@@ -104,15 +110,12 @@ def _privatize(arguments: Privatize) -> int:
     with _staged(arguments.output) as staged:
         try:
             with releasing(
-                device,
-                fresh=arguments.fresh,
-                allow_second=arguments.allow_second_release,
-                near_repeats=arguments.near_repeats,
+                device, purpose=arguments.purpose, fresh=arguments.fresh, allow_second=arguments.allow_second_release
             ) as make_release:
                 total_images = count_images(arguments.features)
                 for name, features in progress(read_features(arguments.features), "privatizing", total_images):
                     require_names([name] if arguments.write_names else [])
-                    asked = protection_of(arguments, descriptors, features, gravity, name)
+                    asked = protection_of(arguments, arguments.purpose, descriptors, features, gravity, name)
                     made = _made(make_release, features, _with_chosen(asked, chosen.get(name)), name)
                     write_bytes(staged / f"{made.released_as}.veil", made.message)
                     _enter(record, name, made)
@@ -173,9 +176,9 @@ def _publish(staged: Path, output: Path) -> None:
 
 
 def _may_be_for_map(arguments: Privatize, descriptors: HideInSubspaces | HideInWords) -> bool:
-    """Whether the features may be those that a map of the photographs uses: no number of them is asked for, nor each alone."""
-    is_asked = arguments.one_by_one or arguments.features_sent is not None or arguments.min_distance is not None
-    return not (is_asked or isinstance(descriptors, HideInWords))
+    """Whether the features may be those that a map of the photographs uses: they are for one, and no number is asked for."""
+    is_asked = arguments.features_sent is not None or arguments.min_distance is not None
+    return arguments.purpose == "map" and not is_asked and isinstance(descriptors, HideInSubspaces)
 
 
 def _chosen_for_map(arguments: Privatize, device: Device, notes: dict[str, None]) -> Mapping[str, ChosenFeatures]:
@@ -200,10 +203,7 @@ def _chosen_for_map(arguments: Privatize, device: Device, notes: dict[str, None]
     if isinstance(chosen, NoMap):
         notes[f"note: each photograph leaves by the usual selection, as their raw features give no map: {chosen.reason}"] = None
         return sent
-    notes[
-        "note: what a map of these photographs uses leaves, and nothing else; queries of another map are released one by one "
-        "(--one-by-one)"
-    ] = None
+    notes["note: what a map of these photographs uses leaves, and nothing else"] = None
     outside = [name for name in photographs if name not in chosen]
     if outside:
         notes[
@@ -221,7 +221,7 @@ def _with_chosen(protection: Protection, chosen: ChosenFeatures | None) -> Prote
 
 def _notes_before(arguments: Privatize, device: Device, descriptors: HideInSubspaces | HideInWords) -> dict[str, None]:
     """Sentences about the choices, before anything is released, in the order in which they are told."""
-    notes = dict.fromkeys(descriptors.notes() if isinstance(descriptors, HideInWords) else _outside(device))
+    notes = dict.fromkeys(descriptors.notes() if isinstance(descriptors, HideInWords) else [OBFUSCATION, *_outside(device)])
     if isinstance(descriptors, HideInWords) and not arguments.gravity and (arguments.lines or arguments.no_descriptors):
         of_words = "words with lines" if arguments.lines else "positions alone"
         notes[f"warning: {of_words} are localized upright only, and no gravity is sent; give it with --gravity"] = None
