@@ -25,7 +25,7 @@ device = veil.Device(tempfile.mkdtemp())
 as_in_the_paper = veil.Protection(descriptors=veil.HideInSubspaces(profile=veil.Profile.paper(m=4)))
 releases = {
     "paper": device.release(features, as_in_the_paper).upload,
-    "hardened": device.release(features, allow_second=True).upload,
+    "hardened": device.release(features, allow_second=True, purpose="map").upload,
 }
 
 # %%

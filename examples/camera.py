@@ -3,8 +3,9 @@
     python examples/camera.py http://127.0.0.1:8700 --map lobby --token-file robot.token             # the first webcam
     python examples/camera.py http://127.0.0.1:8700 --map lobby --token-file robot.token photos/     # a folder as a camera
 
-Each frame is extracted and privatized here; what is sent is a message that holds neither pixels nor descriptors. Every release
-is entered in the ledger of this device. Features that an earlier frame showed leave as they did then (docs/choose.md).
+Each frame is extracted and protected here. Where the server has tiles of the map nothing leaves. Else words do, for which the
+camera must be known and which way is down in it, or subspaces, an obfuscation without proof, with --obfuscate. Every release is
+entered in the ledger of this device. Features that an earlier frame showed leave as they did then (docs/choose.md).
 """
 
 import argparse
@@ -13,6 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import cv2
+import numpy as np
 
 import veil
 
@@ -35,11 +37,16 @@ parser.add_argument("source", nargs="?", default="0", help="number of a webcam, 
 parser.add_argument("--map", required=True)
 parser.add_argument("--token-file", required=True, type=Path)
 parser.add_argument("--camera", metavar="MODEL,P1,...", help="intrinsics, COLMAP's models (default: EXIF, or a guess)")
+parser.add_argument("--gravity", metavar="X,Y,Z", help="down in the camera's frame (x right, y down, z forward)")
+parser.add_argument("--obfuscate", action="store_true", help="send subspaces")
 parser.add_argument("--every", type=float, default=2.0, metavar="SECONDS")
 asked = parser.parse_args()
 with veil.Client(asked.server, asked.token_file.read_text().strip()) as client:
     where = client.map(asked.map)
+    protection = veil.Protection(descriptors=veil.HideInSubspaces()) if asked.obfuscate else None
+    down = np.array([float(value) for value in asked.gravity.split(",")]) if asked.gravity else None
     for name, seen in frames(asked.source, asked.every):
         size = seen.camera.width_px, seen.camera.height_px
         camera = veil.Camera.parse(asked.camera, *size) if asked.camera else None
-        print(f"{name}: {client.localize(where.id, veil.extract(seen, camera=camera), name=name)}", flush=True)
+        features = veil.extract(seen, camera=camera)
+        print(f"{name}: {client.localize(where.id, features, protection, gravity=down, name=name)}", flush=True)

@@ -3,7 +3,8 @@ A private pose
 ==============
 
 Nine photographs of a portal become a map. Another photograph is localized in it, as raw features and in two forms that may
-leave a device. The map is public: whoever has it may know what the portal looks like. The query is not.
+leave a device: words, which leave by default, and subspaces, an obfuscation.
+The map is public: whoever has it may know what the portal looks like. The query is not.
 """
 
 import tempfile
@@ -17,13 +18,18 @@ import veil
 # A map
 # -----
 # `extract` finds the features of a photograph, and `map_images` matches all pairs of photographs and reconstructs where the
-# cameras stood. Features stay on the device, unless somebody decides that a place is public, as here.
+# cameras stood. Features stay on the device, unless somebody decides that a place is public, as here. `measure_gravity` finds
+# which way is down in each photograph, here by vertical edges: words are found on maps that know it.
 
 options = veil.SiftOptions(max_features=1000)
 with veil.lund_door() as place:
     photographs = {name: veil.read_picture(place.folder / name, camera=place.camera) for name in sorted(place.poses)}
+    camera = ",".join([place.camera.model, *map(str, place.camera.params)])
+    measured = veil.measure_gravity([place.folder / name for name in photographs], camera=camera)
 features = {name: veil.extract(photograph, options=options) for name, photograph in photographs.items()}
-built = veil.map_images({name: item for name, item in features.items() if name not in place.held_out})
+gravity = {name: answer.direction for name, answer in measured.items()}
+mapped = {name: item for name, item in features.items() if name not in place.held_out}
+built = veil.map_images(mapped, gravity={name: gravity[name] for name in mapped})
 print(len(built.map.scene.images), "photographs,", len(built.map.scene.points), "points")
 
 # %%
@@ -34,10 +40,10 @@ print(len(built.map.scene.images), "photographs,", len(built.map.scene.points), 
 # where both meet, and is refused: here it is allowed, as the photograph is public.
 
 device = veil.Device(tempfile.mkdtemp())
-query = features[place.held_out[1]]
-in_words = veil.Protection(descriptors=veil.HideInWords(epsilon=10, features_sent=1000))
-subspaces = device.release(query)
-words = device.release(query, in_words, allow_second=True)
+asked = place.held_out[1]
+query = features[asked]
+words = device.release(query, gravity=gravity[asked])
+subspaces = device.release(query, veil.Protection(descriptors=veil.HideInSubspaces()), allow_second=True)
 answers = {
     "raw features": veil.localize(query, built.map),
     "subspaces": veil.localize(veil.decode(subspaces.message), built.map),

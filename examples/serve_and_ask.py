@@ -32,7 +32,8 @@ address = re.search(r"http://\S+", line)[0]
 # %%
 # The device
 # ----------
-# `Client` releases under the device's secret, enters the release in the ledger, and sends the message.
+# `Client` releases under the device's secret, enters the release in the ledger, and sends the message. What is contributed to a
+# map leaves in subspaces, and so does a query of such a map. They are an obfuscation without proof, and a query asks for them.
 
 with veil.lund_door() as place:
     names = sorted(place.poses)[:5]
@@ -50,7 +51,7 @@ with veil.Client(address, token.read_text().strip(), veil.Device(work / "phone")
     # %%
     # A pose
     # ------
-    answer = client.localize(door.id, features[asked], name=asked)
+    answer = client.localize(door.id, features[asked], veil.Protection(descriptors=veil.HideInSubspaces()), name=asked)
     print(answer)
 
     # %%

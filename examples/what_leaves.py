@@ -31,7 +31,7 @@ print(len(features), "features;", "the first descriptor begins", features.descri
 # decoys. Positions are as they were. Nothing is proved of it.
 
 device = veil.Device(tempfile.mkdtemp())
-subspaces = device.release(features).upload
+subspaces = device.release(features, veil.Protection(descriptors=veil.HideInSubspaces())).upload
 print(len(subspaces), "subspaces of dimension", subspaces.form.m, "in", subspaces.form.space)
 print(subspaces.form.guarantee)
 

@@ -165,8 +165,8 @@ def test_python_and_the_command_line_give_the_same(place: Path, door: dict[str, 
     """
     first, *rest = door
     device = veil.Device()
-    sent = {name: device.release(features, name=name) for name, features in door.items()}
-    assert run("privatize", place / "f.h5", "-o", tmp_path / "up") == 0
+    sent = {name: device.release(features, name=name, purpose="map") for name, features in door.items()}
+    assert run("privatize", place / "f.h5", "-o", tmp_path / "up", "--for", "map") == 0
     for item in sent.values():
         assert (tmp_path / "up" / f"{item.released_as}.veil").read_bytes() == item.message
     assert len(read_ledger(home() / "ledger.sqlite")) == len(door)
@@ -248,15 +248,15 @@ def test_a_device_cannot_forget_its_ledger(door: dict[str, Features], tmp_path: 
     features = next(iter(door.values()))
     device = veil.Device(tmp_path / "one")
     assert "a new client secret was made" in device.notes[0] and (tmp_path / "one" / "secret").stat().st_mode & 0o77 == 0
-    first = device.release(features, name="a.jpg")
-    assert veil.Device(tmp_path / "one").release(features).message == first.message
+    first = device.release(features, name="a.jpg", purpose="map")
+    assert veil.Device(tmp_path / "one").release(features, purpose="map").message == first.message
     paper = veil.Protection(descriptors=veil.HideInSubspaces(profile=veil.Profile.paper(4)))
     words = veil.Protection(descriptors=veil.HideInWords(epsilon=2.0))
     for second in (paper, words, veil.Protection(descriptors=veil.HideInSubspaces(), lines=veil.HideInLines())):
         with pytest.raises(veil.ReleaseRefused, match=r"a\.jpg was already released|already released with other choices"):
             device.release(features, second, name="a.jpg")
     with pytest.raises(veil.ReleaseRefused, match="drawn afresh"):
-        device.release(features, name="a.jpg", fresh=True)
+        device.release(features, name="a.jpg", fresh=True, purpose="map")
     assert len(device.ledger.entries()) == 1
     device.set_budget(veil.Budget(unit="image", epsilon=1.0, delta=1e-6))
     with pytest.raises(veil.ReleaseRefused, match="the budget of each image is epsilon 1"):

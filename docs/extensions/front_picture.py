@@ -82,7 +82,7 @@ def main() -> None:
         secret = Path(home) / "secret"
         secret.touch(mode=0o600)
         secret.write_bytes(KEY)
-        upload = veil.Device(Path(home)).release(features).upload
+        upload = veil.Device(Path(home)).release(features, purpose="map").upload
         photograph = read_rgb(path)
     assert isinstance(upload, veil.Upload)
     drawn = {}

@@ -5,7 +5,7 @@
     python lab/benchmarks/city.py OUT --images 200 --foreign            of another city, from photographs that are kept apart
     python lab/benchmarks/city.py OUT --images 200 --mirrored           of the same city, as a mirror shows it
     python lab/benchmarks/city.py --compare --figure docs/figures/city.png
-    veil privatize OUT/features.h5 -o up --decoys pool.npz --json up.json && veil map up -o map
+    veil privatize OUT/features.h5 -o up --for map --decoys pool.npz --json up.json && veil map up -o map
     python lab/benchmarks/city.py OUT --check map --messages up.json    positions of a map against the truth
 
 OUT gets features.h5 (as `veil extract` writes; 0.65 MB an image), gravity.csv (as `veil gravity` writes) and truth.npz:

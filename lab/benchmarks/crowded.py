@@ -30,9 +30,9 @@ from veil.files.photographs.examples import lund_door
 MOST, PHOTOGRAPHS, CORES = 1.3, 15, 2
 VEIL = [sys.executable, "-m", "veil.cli"]
 FORMS = {
-    "hardened": ["--decoys", "pool.npz"],
-    "lines": ["--lines", "--decoys", "pool.npz"],
-    "words": ["--words", "bundled", "--epsilon", "6", "--m", "2", "--allow-private-dictionary"],
+    "hardened": ["--for", "map", "--decoys", "pool.npz"],
+    "lines": ["--for", "map", "--lines", "--decoys", "pool.npz"],
+    "words": ["--words", "bundled", "--epsilon", "6", "--m", "2", "--features", "all", "--allow-private-dictionary"],
 }
 PAPER_M = 16
 POINT = ["--word-count", "4096", "--epsilon", "10", "--m", "2", "--folds", "2"]  # one setting of each form
@@ -92,7 +92,7 @@ def _jobs(arguments: argparse.Namespace, root: Path, folder: Path) -> Iterator[J
     if "map" in arguments.what:
         with lund_door() as example:
             _run([*VEIL, "extract", str(example.folder), "-o", "door.h5", "--max-features", "1500"], folder)
-        _run([*VEIL, "privatize", "door.h5", "-o", "door"], folder)
+        _run([*VEIL, "privatize", "door.h5", "-o", "door", "--for", "map"], folder)
         mapping = [*VEIL, "map", "door", "-o", "map"]
         yield Job(name="map", command=mapping, warm=mapping, writes="map")
     if "localization" in arguments.what:

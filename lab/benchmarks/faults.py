@@ -304,7 +304,7 @@ def material(out: Path) -> tuple[Features, list[bytes]]:
         message for turn in range(5) for message in messages_of(features_of, Device(out / f"device-{turn}"), most=200).values()
     ]
     features = taken(features_of[paths[0].name], np.arange(200))
-    return features, [*messages, Device(out / "asking").release(features, name="query").message]
+    return features, [*messages, Device(out / "asking").release(features, name="query", purpose="map").message]
 
 
 def ask(load: Load, port: int, secret: str, method: str, path: str, body: bytes | None = None) -> tuple[int, dict]:

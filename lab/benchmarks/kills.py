@@ -101,7 +101,7 @@ def lines_of(work: Path) -> Path:
     for command in (
         ["gravity", work / "photos", "-o", work / "g.csv", "--from", "vanishing-point", "--camera", camera],
         ["extract", work / "photos", "-o", work / "lines.h5", "--camera", camera, "--max-features", "1200"],
-        ["privatize", work / "lines.h5", "-o", work / "messages", "--lines", "--gravity", work / "g.csv"],
+        ["privatize", work / "lines.h5", "-o", work / "messages", "--for", "map", "--lines", "--gravity", work / "g.csv"],
     ):
         assert main_of_veil([str(part) for part in command]) == 0
     return work / "messages"

@@ -138,7 +138,18 @@ def main() -> None:
         made, place_of = features_of(arguments)
         write_features(out / "features.h5", made)
         places.write_text(json.dumps(place_of))
-        veil("privatize", out / "features.h5", "-o", out / "up", "--decoys", arguments.decoys, "--json", out / "up.json")
+        veil(
+            "privatize",
+            out / "features.h5",
+            "-o",
+            out / "up",
+            "--for",
+            "map",
+            "--decoys",
+            arguments.decoys,
+            "--json",
+            out / "up.json",
+        )
     runs: list[tuple[str, str, list[str]]] = [(method, method, []) for method in arguments.pairs]
     if arguments.locate:
         runs += [(f"{method}-located", method, ["--locate"]) for method in arguments.pairs]

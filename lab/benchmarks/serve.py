@@ -139,7 +139,7 @@ def asked(arguments: argparse.Namespace) -> list[bytes]:
     with lund_door() as example:
         pictures = [read_picture(example.folder / name, camera=example.camera) for name in HELD_OUT]
     features = [extract_sift(picture, SiftOptions(max_features=1536)) for picture in pictures]
-    return [device.release(item, name=name).message for name, item in zip(HELD_OUT, features, strict=True)]
+    return [device.release(item, name=name, purpose="map").message for name, item in zip(HELD_OUT, features, strict=True)]
 
 
 def bare(folder: Path, messages: list[bytes], workers: int, seconds: float) -> tuple[float, float]:

@@ -95,7 +95,7 @@ def _demo(folder: Path) -> View:
     with lund_door() as example:
         picture = read_picture(example.folder / HELD_OUT[0], camera=example.camera)
         features = extract_sift(picture, SiftOptions(max_features=1536))
-        released = Device(folder / "home").release(features, name=HELD_OUT[0])
+        released = Device(folder / "home").release(features, name=HELD_OUT[0], purpose="map")
         (folder / "DSC_0003.veil").write_bytes(released.message)
         write_features(folder / "query.h5", [(HELD_OUT[0], features)])
         own = [folder / "query.h5", example.folder]
@@ -110,7 +110,7 @@ def _castle(scene_folder: Path, folder: Path) -> Iterator[tuple[str, View]]:
     for name, path in scene.pictures.items():
         features[name] = extract_sift(read_picture(path, camera=scene.cameras[name]), SiftOptions(max_features=3000))
     device = Device(folder / "castle-home")
-    messages = {name: device.release(item, name=name).message for name, item in features.items()}
+    messages = {name: device.release(item, name=name, purpose="map").message for name, item in features.items()}
     built = map_images({name: decode(message) for name, message in messages.items()})
     if isinstance(built, NoMap):
         raise VeilError(f"castle-P19 gives no map: {built.reason}")

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import veil
 from veil.cli.common import quiet_colmap
-from veil.device.device import NearRepeats
+from veil.device.purpose import Purpose
 from veil.files.photographs.pictures import read_picture
 from veil.geometry.similarity import align_poses
 from veil_lab.files.scenes import ReferenceScene, read_scene
@@ -26,7 +26,7 @@ from veil_lab.studies.board.split import poses_of
 from veil_lab.studies.localization.answer_counts import counted
 
 COLUMNS = ("scene", "form", "near repeats", "localized", "wrong", "median error, %", "left before, %")
-WAYS: tuple[NearRepeats, ...] = ("anew", "earlier")
+WAYS: dict[str, Purpose] = {"anew": "map", "earlier": "localize"}
 FORMS = {
     "subspaces": veil.Protection(descriptors=veil.HideInSubspaces()),
     "words, epsilon 10": veil.Protection(descriptors=veil.HideInWords(epsilon=10.0)),
@@ -63,11 +63,11 @@ def rows(scene: ReferenceScene) -> list[tuple[str, ...]]:
     reference_from_map = align_poses([mapped[name] for name in known], [reference[name] for name in known])
     found: list[tuple[str, ...]] = []
     for form, protection in FORMS.items():
-        for way in WAYS:
+        for way, purpose in WAYS.items():
             with tempfile.TemporaryDirectory() as folder:
                 device, answers, before, sent = veil.Device(Path(folder) / "home"), {}, 0, 0
                 for name in names[1::2]:
-                    made = device.release(images[name], protection, near_repeats=way)
+                    made = device.release(images[name], protection, purpose=purpose)
                     before, sent = before + made.shown_before, sent + len(made.upload)
                     if name in reference:
                         answers[name] = veil.localize(veil.decode(made.message), built.map)

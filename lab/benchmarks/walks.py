@@ -101,9 +101,11 @@ def calls(folder: Path) -> dict[str, Callable[[], object]]:
     features = {name: veil.extract(picture, options=options) for name, picture in taken.items()}
     mapped = {name: each for name, each in features.items() if name not in HELD_OUT}
     query = features[HELD_OUT[1]]
-    message = veil.Device(folder / "home").release(query, name="query").message
+    message = veil.Device(folder / "home").release(query, name="query", purpose="map").message
     (folder / "query.veil").write_bytes(message)
-    protected = {name: veil.decode(veil.Device(folder / "home").release(each).message) for name, each in mapped.items()}
+    protected = {
+        name: veil.decode(veil.Device(folder / "home").release(each, purpose="map").message) for name, each in mapped.items()
+    }
     built = veil.map_images(protected, options=veil.MappingOptions(workers=1))
     assert isinstance(built, veil.BuiltMap)
     built.map.write(folder / "map")

@@ -94,7 +94,7 @@ def test_the_command_attacks_several_releases_at_a_time(door: dict[str, Features
     """Second method: the record of the same command with one worker, but for seconds."""
     names = list(door)[:2]
     write_features(tmp_path / "f.h5", [(name, taken(door[name], np.arange(40))) for name in names])
-    assert main(["privatize", str(tmp_path / "f.h5"), "-o", str(tmp_path / "up")]) == 0
+    assert main(["privatize", str(tmp_path / "f.h5"), "-o", str(tmp_path / "up"), "--for", "map"]) == 0
     records = []
     for workers in (1, 2):
         given = [

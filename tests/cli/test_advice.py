@@ -70,14 +70,15 @@ def photographs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_a_refused_map_advises_what_its_form_has(name: str, photographs: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Oracle: the options that a release of the form has. The advice is then taken, and the command accepts it."""
     form = FORMS[name]
-    assert run("privatize", photographs, "-o", "up", *form.options) == 0
+    assert run("privatize", photographs, "-o", "up", "--for", "map", *form.options) == 0
     capsys.readouterr()
     assert run("map", "up", "-o", "map") == 1
     told = capsys.readouterr().err
     assert "photographs with more overlap" in told and re.search(form.advised, told), told
     assert not re.search(form.not_advised, told), told
-    words = ["privatize", str(photographs), "-o", "again", *form.taken]
-    require_consistent(Privatize.of(_parser(words).parse_args(words)))
+    words = ["privatize", str(photographs), "-o", "again", "--for", "map", *form.taken]
+    asked = Privatize.of(_parser(words).parse_args(words))
+    require_consistent(asked, asked.purpose)
 
 
 @pytest.mark.slow

@@ -44,7 +44,7 @@ def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
         for place, numbers in (("mapped", (2, 4, 6, 8)), ("query", (5,))):
             photographs = door_photographs(folder / place, *numbers)
             assert run("extract", photographs, "-o", folder / f"{place}.h5", "--max-features", 800) == 0
-            assert run("privatize", folder / f"{place}.h5", "-o", folder / f"{place}-up") == 0
+            assert run("privatize", folder / f"{place}.h5", "-o", folder / f"{place}-up", "--for", "map") == 0
         assert run("map", folder / "mapped-up", "-o", folder / "map") == 0
         build = ("codebook", "build", folder / "mapped.h5", "--word-count", 64)
         assert run(*build, "-o", folder / "book.npz") == 0
@@ -197,7 +197,7 @@ def test_people_and_machines_are_told_the_same(at_home: Path, tmp_path: Path, ca
 def test_one_pose_of_two_is_exit_code_3(at_home: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with other_place() as path:
         assert run("extract", path, "-o", tmp_path / "f.h5", "--max-features", 400) == 0
-    assert run("privatize", tmp_path / "f.h5", "-o", tmp_path / "up") == 0
+    assert run("privatize", tmp_path / "f.h5", "-o", tmp_path / "up", "--for", "map") == 0
     stranger = next((tmp_path / "up").glob("*.veil"))
     capsys.readouterr()
     assert run("localize", at_home / "map", query(at_home), stranger, "--json", "-") == 3
@@ -253,7 +253,7 @@ def test_places_that_cannot_be_written(at_home: Path, tmp_path: Path, capsys: py
         [*extract, tmp_path / "folder"],
         [*extract, tmp_path / "file" / "f.h5"],
         [*extract, tmp_path / "f.h5", "--json", tmp_path / "folder"],
-        ["privatize", at_home / "query.h5", "-o", tmp_path / "file"],
+        ["privatize", at_home / "query.h5", "-o", tmp_path / "file", "--for", "map"],
         ["codebook", "info", at_home / "book.npz", "--json", tmp_path / "file" / "x.json"],
         ["inspect", query(at_home), "--json", tmp_path / "folder"],
     ):
@@ -294,7 +294,7 @@ def test_inspecting_another_programs_database(tmp_path: Path, capsys: pytest.Cap
         ["codebook", "build", "photos", "-o", "b.npz", "--seed", "-1"],
         ["map", "up", "-o", "map", "--workers", "0"],
         ["map", "up", "-o", "map", "--seed", "-1"],
-        ["privatize", "f.h5", "-o", "up", "--features", "none"],
+        ["privatize", "f.h5", "-o", "up", "--for", "map", "--features", "none"],
         ["privatize", "f.h5"],
         ["frobnicate"],
     ],
@@ -316,8 +316,14 @@ def test_wrong_usage_is_exit_code_2(wrong: list[str], capsys: pytest.CaptureFixt
         (["extract", "{work}/query", "-o", "{tmp}/o.h5", "--max-features", "0"], "between 1 and"),
         (["extract", "{work}/query", "-o", "{tmp}/o.h5", "--camera", "PINHOLE,a,b,c,d"], "MODEL,p1,p2"),
         (["localize", "{work}/map", "{query}", "--ratio", "nan"], r"--ratio takes none, auto or a number in \(0, 1\]"),
-        (["privatize", "{work}/query.h5", "-o", "{tmp}/o", "--codebook", "{work}/pool.npz"], "veil codebook build"),
-        (["privatize", "{work}/query.h5", "-o", "{tmp}/o", "--decoys", "{work}/book.npz"], "needs decoys of kind"),
+        (
+            ["privatize", "{work}/query.h5", "-o", "{tmp}/o", "--for", "map", "--codebook", "{work}/pool.npz"],
+            "veil codebook build",
+        ),
+        (
+            ["privatize", "{work}/query.h5", "-o", "{tmp}/o", "--for", "map", "--decoys", "{work}/book.npz"],
+            "needs decoys of kind",
+        ),
         (["codebook", "build", "{work}/query.h5", "-o", "{tmp}/b.npz", "--word-count", "1000000"], "ask for fewer"),
         (["inspect", "{work}/mapped/DSC_0002.jpg"], "not a veil message"),
         (["map", "{work}/nowhere", "-o", "{tmp}/m"], "cannot read"),

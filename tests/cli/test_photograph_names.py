@@ -73,16 +73,25 @@ def test_privatize_writes_and_extends_the_table(tmp_path: Path, capsys: pytest.C
     expected: dict[str, str] = {}
     for name in ("a.jpg", "dir/b, c.jpg"):
         write_features(tmp_path / "f.h5", [(name, features(generator(name), 40, name=name))])
-        assert run("privatize", tmp_path / "f.h5", "-o", tmp_path / "up", "--write-names", table, "--json", told) == 0
+        assert (
+            run("privatize", tmp_path / "f.h5", "-o", tmp_path / "up", "--for", "map", "--write-names", table, "--json", told)
+            == 0
+        )
         (row,) = json.loads(told.read_text())["releases"]
         expected[row["file"].removesuffix(".veil")] = name
         assert read_names(table) == expected
     assert {path.stem for path in (tmp_path / "up").iterdir()} == set(expected)
     capsys.readouterr()
-    assert run("privatize", tmp_path / "f.h5", "-o", tmp_path / "up2", "--write-names", tmp_path / "up2" / "n.csv") == 1
+    assert (
+        run("privatize", tmp_path / "f.h5", "-o", tmp_path / "up2", "--for", "map", "--write-names", tmp_path / "up2" / "n.csv")
+        == 1
+    )
     assert "would leave with the messages" in capsys.readouterr().err and not (tmp_path / "up2").exists()
     (tmp_path / "other.csv").write_text("a,b\n1,2\n")
-    assert run("privatize", tmp_path / "f.h5", "-o", tmp_path / "up2", "--write-names", tmp_path / "other.csv") == 1
+    assert (
+        run("privatize", tmp_path / "f.h5", "-o", tmp_path / "up2", "--for", "map", "--write-names", tmp_path / "other.csv")
+        == 1
+    )
     assert "has no column image" in capsys.readouterr().err and (tmp_path / "other.csv").read_text() == "a,b\n1,2\n"
 
 
@@ -100,7 +109,7 @@ def test_answers_name_photographs(door: dict[str, Features], tmp_path: Path, cap
     few = {name: taken(item, np.arange(500)) for name, item in door.items()}
     write_features(tmp_path / "all.h5", few.items())
     table = tmp_path / "names.csv"
-    assert run("privatize", tmp_path / "all.h5", "-o", tmp_path / "up", "--write-names", table) == 0
+    assert run("privatize", tmp_path / "all.h5", "-o", tmp_path / "up", "--for", "map", "--write-names", table) == 0
     by_name = {photograph: message for message, photograph in read_names(table).items()}
     query = (tmp_path / "up" / f"{by_name[names[-1]]}.veil").rename(tmp_path / f"{by_name[names[-1]]}.veil")
     told, poses = tmp_path / "told.json", tmp_path / "poses.txt"

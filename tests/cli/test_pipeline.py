@@ -51,7 +51,16 @@ def work(tmp_path_factory) -> Path:
             common = ["--max-features", "650", "--camera", camera, "--json", folder / f"{place}.json"]
             assert run("extract", folder / place, "-o", folder / f"{place}.h5", *common) == 0
             assert (
-                run("privatize", folder / f"{place}.h5", "-o", folder / f"{place}-up", "--json", folder / f"{place}-up.json")
+                run(
+                    "privatize",
+                    folder / f"{place}.h5",
+                    "-o",
+                    folder / f"{place}-up",
+                    "--for",
+                    "map",
+                    "--json",
+                    folder / f"{place}-up.json",
+                )
                 == 0
             )
         assert run("map", folder / "mapped-up", "-o", folder / "private", "--json", folder / "private.json") == 0
@@ -111,7 +120,7 @@ def test_maps_open_in_pycolmap(work: Path) -> None:
 def test_another_place_gets_no_pose_and_exit_code_3(work: Path, tmp_path: Path, capsys) -> None:
     with other_place() as path:
         assert run("extract", path, "-o", tmp_path / "f.h5", "--max-features", 500) == 0
-    assert run("privatize", tmp_path / "f.h5", "-o", tmp_path / "up") == 0
+    assert run("privatize", tmp_path / "f.h5", "-o", tmp_path / "up", "--for", "map") == 0
     assert run("localize", work / "public", next((tmp_path / "up").glob("*.veil")), "--json", tmp_path / "p.json") == 3
     validate("localize", record := json.loads((tmp_path / "p.json").read_text()))
     row = record["queries"][0]
@@ -125,13 +134,15 @@ def test_repeating_repeats_and_second_choices_are_refused(work: Path, tmp_path: 
     """The repeated release has identical bytes; a fresh draw or another choice is refused, and nothing is written."""
     monkeypatch.setenv("VEIL_HOME", str(work / "home"))
     name = query(work).name
-    assert run("privatize", work / "query.h5", "-o", tmp_path / "again") == 0
+    assert run("privatize", work / "query.h5", "-o", tmp_path / "again", "--for", "map") == 0
     assert (tmp_path / "again" / name).read_bytes() == query(work).read_bytes()
     for choice in (["--fresh"], ["--features", "100"]):
         assert run("privatize", work / "query.h5", "-o", tmp_path / "second", *choice) == 1
         assert "--allow-second-release" in capsys.readouterr().err
         assert not (tmp_path / "second").exists()
-    assert run("privatize", work / "query.h5", "-o", tmp_path / "second", "--fresh", "--allow-second-release") == 0
+    assert (
+        run("privatize", work / "query.h5", "-o", tmp_path / "second", "--for", "map", "--fresh", "--allow-second-release") == 0
+    )
     assert len(list((tmp_path / "second").glob("*.veil"))) == 1
     assert run("inspect", work / "home" / "ledger.sqlite") == 0
     assert "drawn afresh" in capsys.readouterr().out
@@ -169,11 +180,11 @@ def test_codebooks_are_built_described_and_used(work: Path, tmp_path: Path, caps
     # The pool was made from photographs of the map: they refuse, the query does not.
     capsys.readouterr()
     books = ["--decoys", pool, "--codebook", book]
-    assert run("privatize", work / "mapped.h5", "-o", tmp_path / "up", *books, "--features", 150) == 1
+    assert run("privatize", work / "mapped.h5", "-o", tmp_path / "up", "--for", "map", *books, "--features", 150) == 1
     assert "decoy pool" in capsys.readouterr().err
-    assert run("privatize", work / "query.h5", "-o", tmp_path / "up", *books) == 1
+    assert run("privatize", work / "query.h5", "-o", tmp_path / "up", "--for", "map", *books) == 1
     assert "use a pool of" in capsys.readouterr().err
-    assert run("privatize", work / "query.h5", "-o", tmp_path / "up", *books, "--features", 150) == 0
+    assert run("privatize", work / "query.h5", "-o", tmp_path / "up", "--for", "map", *books, "--features", 150) == 0
     assert "share decoys" in capsys.readouterr().out
     assert run("localize", work / "public", next((tmp_path / "up").glob("*.veil"))) == 1
     assert "--codebook" in capsys.readouterr().err
@@ -202,7 +213,7 @@ def test_features_of_others_go_in(work: Path, tmp_path: Path) -> None:
     database.close()
     assert run("extract", tmp_path / "colmap.db", "-o", tmp_path / "b.h5", "--normalization", "L2") == 0
     for name in ("a", "b"):
-        assert run("privatize", tmp_path / f"{name}.h5", "-o", tmp_path / name) == 0
+        assert run("privatize", tmp_path / f"{name}.h5", "-o", tmp_path / name, "--for", "map") == 0
         assert run("localize", work / "public", next((tmp_path / name).glob("*.veil"))) == 0
 
 
@@ -221,9 +232,12 @@ def test_what_is_wrong_is_said_with_a_remedy(work: Path, tmp_path: Path, capsys)
         (["extract", tmp_path / "text.jpg", "-o", tmp_path / "o.h5"], "convert it to JPEG"),
         (["extract", tmp_path / "x.db", "-o", tmp_path / "o.h5", "--normalization", "L2"], "not a COLMAP database"),
         (["extract", work / "query", "-o", tmp_path / "o.h5", "--camera", "PINHOLE,1"], "takes 4 parameters"),
-        (["privatize", tmp_path / "bad.h5", "-o", tmp_path / "o"], "not an HDF5"),
+        (["privatize", tmp_path / "bad.h5", "-o", tmp_path / "o", "--for", "map"], "not an HDF5"),
         (["privatize", work / "query.h5", "-o", tmp_path / "o", "--m", "8"], "belong to --words"),
-        (["privatize", work / "query.h5", "-o", tmp_path / "o", "--decoys", tmp_path / "bad.npz"], "not a veil codebook"),
+        (
+            ["privatize", work / "query.h5", "-o", tmp_path / "o", "--for", "map", "--decoys", tmp_path / "bad.npz"],
+            "not a veil codebook",
+        ),
         (["map", tmp_path / "empty", "-o", tmp_path / "m"], "no .veil messages"),
         (["map", query(work), "-o", tmp_path / "m"], "at least two images"),
         (["map", work / "mapped-up", "-o", work / "private"], "not empty"),
@@ -264,7 +278,7 @@ def test_a_query_that_hides_its_positions_is_localized(work: Path, tmp_path: Pat
     assert run("inspect", message) == 0
     assert "a line through each" in capsys.readouterr().out
     # A position and a line of one keypoint would meet in it.
-    assert run("privatize", work / "query.h5", "-o", tmp_path / "up2") == 1
+    assert run("privatize", work / "query.h5", "-o", tmp_path / "up2", "--for", "map") == 1
     assert "--allow-second-release" in capsys.readouterr().err
     (tmp_path / "two").mkdir()
     for index in range(2):
@@ -278,7 +292,20 @@ def test_a_query_that_hides_its_positions_is_localized(work: Path, tmp_path: Pat
         ("image,x,y,z\n", "no readings"),
     ):
         (tmp_path / "bad.csv").write_text(table)
-        assert run("privatize", work / "query.h5", "-o", tmp_path / "o", "--lines", "--gravity", tmp_path / "bad.csv") == 1
+        assert (
+            run(
+                "privatize",
+                work / "query.h5",
+                "-o",
+                tmp_path / "o",
+                "--for",
+                "map",
+                "--lines",
+                "--gravity",
+                tmp_path / "bad.csv",
+            )
+            == 1
+        )
         assert words in capsys.readouterr().err
-    assert run("privatize", work / "query.h5", "-o", tmp_path / "o", "--gravity", tmp_path / "g.csv") == 1
+    assert run("privatize", work / "query.h5", "-o", tmp_path / "o", "--for", "map", "--gravity", tmp_path / "g.csv") == 1
     assert "--allow-second-release" in capsys.readouterr().err

@@ -35,7 +35,7 @@ def work(door: dict[str, Features], tmp_path_factory: pytest.TempPathFactory) ->
     built = map_images({name: door[name] for name in mapped})
     assert isinstance(built, BuiltMap)
     built.map.write(folder / "map")
-    (folder / "query.veil").write_bytes(Device(folder / "home").release(door[query], name=query).message)
+    (folder / "query.veil").write_bytes(Device(folder / "home").release(door[query], name=query, purpose="map").message)
     write_features(folder / "query.h5", [(query, door[query])])
     return folder
 

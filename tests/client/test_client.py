@@ -231,7 +231,7 @@ def test_a_device_and_a_server(server: Running, door: dict[str, Features], tmp_p
         assert isinstance(pose, RemotePose) and pose.map_id == record.id
         folder = server.service.version_folder(server.service.map_record(record.id))
         assert folder is not None
-        message = client.device.release(few[names[-1]], name=names[-1]).message
+        message = client.device.release(few[names[-1]], name=names[-1], purpose="map").message
         here = localize(decode(message), Map.read(folder))
         assert not isinstance(here, NoPose)
         np.testing.assert_allclose(pose.cam_from_world.center, here.cam_from_world.center, atol=1e-9)

@@ -11,6 +11,7 @@ import pytest
 
 from veil.client import Client, Unreachable
 from veil.device.device import Device
+from veil.device.protection import HideInSubspaces, Protection
 from veil.features import Features
 from veil.server.maps.policy import MapPolicy
 from veil.server.service import Service
@@ -60,9 +61,9 @@ def test_a_cut_connection_leaves_one_contribution(
         # A query that is cut is asked again by its user, with the same bytes.
         cutter.answer_bytes = 0
         with pytest.raises(Unreachable):
-            client.localize(record.id, features, name="once")
+            client.localize(record.id, features, Protection(descriptors=HideInSubspaces()), name="once")
         cutter.answer_bytes = None
-        client.localize(record.id, features, name="once")
+        client.localize(record.id, features, Protection(descriptors=HideInSubspaces()), name="once")
         assert bodies(cutter) == {message} and len(client.device.ledger.entries()) == 1
 
 

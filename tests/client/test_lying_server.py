@@ -15,6 +15,7 @@ import pytest
 
 from veil.client import Client, RemotePose, Unreachable
 from veil.device.device import Device
+from veil.device.protection import HideInSubspaces, Protection
 from veil.errors import WireError
 from veil.features import Features
 from veil.files.device.outbox import Sending
@@ -145,18 +146,18 @@ def test_a_wrong_pose_is_not_noticed(liar: Liar, door: dict[str, Features], tmp_
         "map_version": 7,
     }
     liar.says["/v1/maps/m0123456789abcdef/localize"] = made_up
-    answer = client.localize("m0123456789abcdef", features)
+    answer = client.localize("m0123456789abcdef", features, Protection(descriptors=HideInSubspaces()))
     assert isinstance(answer, RemotePose) and answer.inliers == 500
     np.testing.assert_allclose(answer.cam_from_world.center, [-1, -2, -3])
     liar.says["/v1/maps/m0123456789abcdef/localize"] = {"status": "no pose", "reason": "it is dark"}
-    assert isinstance(client.localize("m0123456789abcdef", features), NoPose)
+    assert isinstance(client.localize("m0123456789abcdef", features, Protection(descriptors=HideInSubspaces())), NoPose)
 
 
 def test_a_copy_that_was_kept_is_not_noticed(liar: Liar, door: dict[str, Features], tmp_path: Path) -> None:
     """Limit of receipts: a server that kept every byte that it received writes a receipt that verifies all the same."""
     client = Client(liar.url, "t", Device(tmp_path))
     features = taken(next(iter(door.values())), np.arange(30))
-    message = client.device.release(features).message
+    message = client.device.release(features, purpose="map").message
     digest = FolderBlobs(tmp_path / "copies").put(message)
     accepted = {"contribution": "mine", "map": "m0123456789abcdef", "message_sha256": digest, "state": "pending", "reason": ""}
     liar.says["/v1/maps/m0123456789abcdef/contributions"] = {**accepted, "job": None, "receipts_head": BEGIN}

@@ -290,7 +290,7 @@ def held_out_errors(where: veil.Map, folder: Path, home: Path) -> list[float]:
             camera = veil.read_model(folder / "sparse" / "0").cameras[names[0]]
             picture = veil.read_picture(folder / "images" / name, camera=camera)
             raw = veil.extract(picture, options=veil.SiftOptions(max_features=1500, first_octave=None))
-            answer = veil.localize(device.release(raw).upload, where)
+            answer = veil.localize(device.release(raw, purpose="map").upload, where)
             assert not isinstance(answer, veil.NoPose), name
             errors.append(pose_error(answer.cam_from_world, example.poses[name], alignment)[0] / extent)
     return errors

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 import veil
-from veil.device.device import NearRepeats, releasing
+from veil.device.device import releasing
+from veil.device.purpose import Purpose
 from veil.errors import FileFormatError, ReleaseRefused
 from veil.features import Features
 from veil.files.device import drawn
@@ -21,8 +22,7 @@ from worlds import features, generator, unit
 
 WORDS = veil.HideInWords(epsilon=5.0)
 FORMS = {"subspaces": veil.Protection(descriptors=veil.HideInSubspaces()), "words": veil.Protection(descriptors=WORDS)}
-EARLIER: NearRepeats = "earlier"
-ANEW: NearRepeats = "anew"
+PURPOSES: tuple[Purpose, ...] = ("localize", "map")
 
 
 def frame(number: int) -> Features:
@@ -40,52 +40,54 @@ def frame(number: int) -> Features:
 def test_frames_leave_as_they_did_and_again_the_same(form: str, tmp_path: Path) -> None:
     """Each frame shows what the first one did but for ten features, and its release is repeated whatever left behind it."""
     device = veil.Device(tmp_path / "home")
-    made = [device.release(frame(number), FORMS[form], near_repeats=EARLIER) for number in range(4)]
+    made = [device.release(frame(number), FORMS[form], purpose="localize") for number in range(4)]
     assert made[0].shown_before == 0 and all(60 <= one.shown_before <= 70 for one in made[1:])
     assert all(6 <= len(one.upload) - one.shown_before <= 12 for one in made[1:])
     for number in (2, 0, 3, 1):
-        repeated = device.release(frame(number), FORMS[form], near_repeats=EARLIER)
+        repeated = device.release(frame(number), FORMS[form], purpose="localize")
         assert repeated.message == made[number].message and repeated.released_as == made[number].released_as
     name = "ids" if form == "words" else "origin"
     rows = [{row.tobytes() for row in getattr(veil.decode(one.message).form, name)} for one in made]
     assert all(len(rows[0] & later) >= 60 for later in rows[1:])
     # Broken twin: drawn anew, hardly anything is equal.
     anew = veil.Device(tmp_path / "other")
-    pair = [getattr(veil.decode(anew.release(frame(number), FORMS[form]).message).form, name) for number in (0, 1)]
+    pair = [
+        getattr(veil.decode(anew.release(frame(number), FORMS[form], purpose="map").message).form, name) for number in (0, 1)
+    ]
     assert len({row.tobytes() for row in pair[0]} & {row.tobytes() for row in pair[1]}) < 10
 
 
 def test_frames_of_one_call_know_each_other(tmp_path: Path) -> None:
     device = veil.Device(tmp_path / "home")
-    with releasing(device, near_repeats=EARLIER) as make:
+    with releasing(device, purpose="localize") as make:
         first, second = (make(frame(number), FORMS["subspaces"], "") for number in (0, 1))
         assert (first.shown_before, len(device.ledger.entries())) == (0, 0) and second.shown_before >= 60
-    assert device.release(frame(1), FORMS["subspaces"], near_repeats=EARLIER).message == second.message
+    assert device.release(frame(1), FORMS["subspaces"], purpose="localize").message == second.message
 
 
 def test_words_are_charged_once(tmp_path: Path) -> None:
     """Oracle: the composition of what was drawn. A budget that two frames drawn anew would exceed holds five answered ones."""
     device = veil.Device(tmp_path / "home")
-    charged = [len(device.release(frame(0), FORMS["words"], near_repeats=EARLIER).upload)]
+    charged = [len(device.release(frame(0), FORMS["words"], purpose="localize").upload)]
     limit = composed_epsilon({WORDS.mechanism: 140}, 1e-6)
     device.set_budget(Budget(unit="session", epsilon=limit, delta=1e-6))
     for number in range(1, 6):
-        one = device.release(frame(number), FORMS["words"], near_repeats=EARLIER)
+        one = device.release(frame(number), FORMS["words"], purpose="localize")
         charged.append(len(one.upload) - one.shown_before)
     assert [entry.charge.features for entry in device.ledger.entries() if entry.charge] == charged and sum(charged) <= 140
     with pytest.raises(ReleaseRefused, match="session"):
-        device.release(frame(6), FORMS["words"])
+        device.release(frame(6), FORMS["words"], purpose="map")
 
 
 def test_an_image_leaves_as_it_did_whatever_is_asked(tmp_path: Path) -> None:
     """A query that is contributed later, and a contribution that asks later, are the messages that they were."""
     device = veil.Device(tmp_path / "home")
-    first, second = (device.release(frame(number), FORMS["subspaces"], near_repeats=EARLIER) for number in (0, 1))
-    third = device.release(frame(2), FORMS["subspaces"])
+    first, second = (device.release(frame(number), FORMS["subspaces"], purpose="localize") for number in (0, 1))
+    third = device.release(frame(2), FORMS["subspaces"], purpose="map")
     assert second.shown_before >= 60 and third.shown_before == 0
     for number, made in enumerate((first, second, third)):
-        for way in (EARLIER, ANEW):
-            assert device.release(frame(number), FORMS["subspaces"], near_repeats=way).message == made.message
+        for purpose in PURPOSES:
+            assert device.release(frame(number), FORMS["subspaces"], purpose=purpose).message == made.message
     assert len(device.ledger.entries()) == 3
 
 
@@ -94,18 +96,18 @@ def test_the_oldest_are_forgotten_and_what_they_gave_is_not_drawn_anew(tmp_path:
     monkeypatch.setattr(drawn, "MOST_REMEMBERED", 85)
     device = veil.Device(tmp_path / "home")
     for number in (0, 1):
-        device.release(frame(number), FORMS["subspaces"], near_repeats=EARLIER)
+        device.release(frame(number), FORMS["subspaces"], purpose="localize")
     other = replace(features(generator("elsewhere"), 80), image_digest=b"elsewhere".ljust(32, b"."))
-    device.release(other, FORMS["subspaces"], near_repeats=EARLIER)
+    device.release(other, FORMS["subspaces"], purpose="localize")
     with pytest.raises(ReleaseRefused, match="other draws of earlier releases"):
-        device.release(frame(1), FORMS["subspaces"], near_repeats=EARLIER)
+        device.release(frame(1), FORMS["subspaces"], purpose="localize")
 
 
 def test_what_is_kept_is_sealed(tmp_path: Path) -> None:
     """The ledger's file holds neither sketches nor subspaces in the clear, and refuses what another secret sealed."""
     home = tmp_path / "home"
     device = veil.Device(home)
-    sent = device.release(frame(0), FORMS["subspaces"], near_repeats=EARLIER)
+    sent = device.release(frame(0), FORMS["subspaces"], purpose="localize")
     content = b"".join(path.read_bytes() for path in home.glob("ledger.sqlite*"))
     form = sent.upload.form
     assert isinstance(form, Subspaces)
@@ -116,5 +118,5 @@ def test_what_is_kept_is_sealed(tmp_path: Path) -> None:
         assert blob[:2] != b"PK" and b"sketches" not in blob  # as NumPy writes them
         connection.execute("UPDATE drawn SET sealed = ?", (blob[:-1] + bytes([blob[-1] ^ 1]),))
     with pytest.raises(FileFormatError, match="not sealed by this secret"):
-        device.release(frame(1), FORMS["subspaces"], near_repeats=EARLIER)
-    assert device.release(frame(1), FORMS["subspaces"], near_repeats=ANEW).shown_before == 0
+        device.release(frame(1), FORMS["subspaces"], purpose="localize")
+    assert device.release(frame(1), FORMS["subspaces"], purpose="map").shown_before == 0

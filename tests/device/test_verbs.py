@@ -52,7 +52,7 @@ def test_raw_features_are_matched_as_by_force(pair: tuple[Features, Features]) -
 
 def test_what_cannot_be_matched_is_refused(pair: tuple[Features, Features], tmp_path: Path) -> None:
     left, right = pair
-    hidden = veil.Device(tmp_path / "home").release(left, name="a.jpg").upload
+    hidden = veil.Device(tmp_path / "home").release(left, name="a.jpg", purpose="map").upload
     words = veil.Protection(descriptors=veil.HideInWords(epsilon=6.0))
     in_words = veil.Device(tmp_path / "other").release(left, words, name="a.jpg").upload
     with pytest.raises(veil.SpaceError):

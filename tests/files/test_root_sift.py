@@ -149,10 +149,10 @@ def test_what_needs_l2_says_how_to_convert(tmp_path: Path) -> None:
     """RootSIFT that was extracted so goes with books of its own; the bundled ones name the way to them."""
     device = Device(tmp_path / "home")
     with pytest.raises(SpaceError, match=r"L1_ROOT.*make the features in L2$") as caught:
-        device.release(photographed())
+        device.release(photographed(), purpose="map")
     assert advised(caught.value).endswith("`veil extract root.h5 -o features.h5` converts features in RootSIFT")
     with pytest.raises(SpaceError, match=r"make the features in L2$"):
         require_same(known_space("sift"), ROOT)
     with pytest.raises(SpaceError, match=r"both sides with the same descriptor$"):
         require_same(known_space("sift"), known_space("hardnet"))
-    assert len(device.release(photographed().in_l2()).message) > 0
+    assert len(device.release(photographed().in_l2(), purpose="map").message) > 0

@@ -207,13 +207,13 @@ def test_a_map_of_what_a_map_uses_holds_all_images(door: dict[str, Features], el
     assert not isinstance(built, NoMap) and set(built.map.scene.images) == set(photographs)
     name, first = next(iter(photographs.items()))
     with pytest.raises(ReleaseRefused):
-        device.release(first, name=name)
+        device.release(first, name=name, purpose="map")
 
 
 def test_a_device_knows_what_left_of_a_photograph(door: dict[str, Features], tmp_path: Path) -> None:
     """Of the usual selection, of chosen features, of words, and of nothing. Second method: the messages are the same ones."""
     device, photographs = Device(tmp_path), list(door.values())[:4]
-    usual = device.release(photographs[0])
+    usual = device.release(photographs[0], purpose="map")
     rows = ChosenFeatures(rows=np.arange(0, 300, 3))
     chosen = device.release(photographs[1], Protection(descriptors=HideInSubspaces(selection=rows)))
     device.release(photographs[2], Protection(descriptors=HideInWords(epsilon=5.0)))

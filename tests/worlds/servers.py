@@ -158,7 +158,7 @@ def running(service: Service, *, jobs: bool = True) -> Iterator[Running]:
 
 def messages_of(features: dict[str, Features], device: Device, *, most: int = 500) -> dict[str, bytes]:
     """Hardened messages of some features of each image."""
-    return {name: device.release(_first(item, most), name=name).message for name, item in features.items()}
+    return {name: device.release(_first(item, most), name=name, purpose="map").message for name, item in features.items()}
 
 
 def words_of(features: Features, device: Device, *, epsilon: float = 10.0, most: int = 500) -> bytes:

@@ -26,11 +26,11 @@ PHRASES: Mapping[tuple[Action, str], str] = {
     ("give", "AuditOptions.pictured"): "run `veil audit` with --pictures, and with photographs in --images",
     ("give", "Features.camera"): "extract the photograph with its camera (`veil extract --camera`)",
     ("give", "HideInLines.gravity"): "release with --gravity",
-    ("give", "HideInLines"): "map random lines (`veil privatize --lines --gravity`), or positions",
+    ("give", "HideInLines"): "map random lines (`veil privatize --for map --lines --gravity`), or positions",
     (
         "give",
         "HideInSubspaces.selection",
-    ): "release the photographs in one call of `veil privatize`, which sends what a map of them uses",
+    ): "release the photographs in one call of `veil privatize --for map`, which sends what a map of them uses",
     ("give", "HideInWords"): "name the dictionary and the epsilon (--words, --epsilon)",
     ("give", "HideInSubspaces.decoys"): "build your own with `veil codebook build --decoy-pool` and give it with --decoys",
     ("give", "MappingOptions.pairs"): "give --pairs {}",

@@ -17,7 +17,7 @@ from veil.client.connection import Connection, ServerError, Unreachable
 from veil.client.tile_access import serves_tiles
 from veil.client.tile_use import TileUse
 from veil.client.usual import protection_for
-from veil.device.device import Device
+from veil.device.device import Device, require_one_gravity
 from veil.device.protection import Protection
 from veil.device.purpose import Purpose, usual_protection
 from veil.device.tiles import TileAnswer
@@ -123,6 +123,8 @@ class Client:
                 protection = protection_for(self.map(where), "map", features, gravity)
             except Unreachable:
                 protection = usual_protection("map", features, gravity=gravity)
+        else:
+            require_one_gravity(gravity)
         message = self._released(features, protection, "map", name, allow_second)
         sending = Sending(server=self._connection.url, map_id=where, name=name, message_sha256=_digest(message))
         self.outbox.put(sending, message)
@@ -158,6 +160,7 @@ class Client:
         self,
         map_id: str,
         features: Features,
+        protection: Protection | None = None,
         *,
         gravity: Float64[np.ndarray, "3"] | None = None,
         name: str = "",
@@ -194,6 +197,8 @@ class Client:
             if self._serves_tiles(remote.name):
                 return self._from_tiles(remote.name, features, TileUse())
             protection = protection_for(remote, "localize", features, gravity)
+        else:
+            require_one_gravity(gravity)
         where = self.id_of(map_id)
         message = self._released(features, protection, "localize", name, allow_second)
         return pose_of(self._connection.post_message("v1", "maps", where, "localize", message=message))

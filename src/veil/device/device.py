@@ -123,8 +123,8 @@ class Device:
         """
         if protection is None:
             protection = usual_protection(purpose, features, gravity=gravity)
-        elif gravity is not None:
-            raise InputError("gravity goes with the usual protection; give it to Protection, or to HideInLines")
+        else:
+            require_one_gravity(gravity)
         with releasing(self, purpose=purpose, fresh=fresh, allow_second=allow_second) as make_release:
             return make_release(features, protection, name)
 
@@ -302,6 +302,12 @@ def releasing(
 
     yield make_release
     record_all(device.ledger, entries, allow_second=allow_second)
+
+
+def require_one_gravity(gravity: Float64[np.ndarray, "3"] | None) -> None:
+    """Raise InputError for gravity beside a protection that is given, which has its own."""
+    if gravity is not None:
+        raise InputError("gravity goes with the usual protection; of another one give it to Protection, or to HideInLines")
 
 
 def _chosen(protection: Protection) -> ChosenFeatures | None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
+from jaxtyping import Float64
 
 from veil.device.photographs import with_camera
 from veil.errors import FileFormatError, InputError, Remedy, VeilError
@@ -51,6 +52,11 @@ class GravityAnswer:
     _vertical: Vertical | None = None
 
     __repr__ = one_line
+
+    @property
+    def direction(self) -> Float64[np.ndarray, "3"] | None:
+        """Down in the camera frame (x right, y down, z forward), a unit vector; None where there is no answer."""
+        return self.gravity.direction if isinstance(self.gravity, Gravity) else None
 
 
 def vertical_of(answer: GravityAnswer) -> Vertical | None:

@@ -38,17 +38,19 @@ def test_one_refused_image_stops_all(tmp_path: Path, refused: str, capsys: pytes
     """Second method: the ledger and the folder themselves, whichever image was released otherwise before."""
     write_features(tmp_path / "one.h5", [(name, item) for name, item in IMAGES if name == refused])
     write_features(tmp_path / "all.h5", IMAGES)
-    assert run("privatize", tmp_path / "one.h5", "-o", tmp_path / "up", "--features", 20) == 0
+    assert run("privatize", tmp_path / "one.h5", "-o", tmp_path / "up", "--for", "map", "--features", 20) == 0
     entries, messages = Ledger(home()).entries(), tree(tmp_path / "up")
     capsys.readouterr()
     for folder in ("up", "new"):
-        assert run("privatize", tmp_path / "all.h5", "-o", tmp_path / folder, "--json", tmp_path / "r.json") == 1
+        assert (
+            run("privatize", tmp_path / "all.h5", "-o", tmp_path / folder, "--for", "map", "--json", tmp_path / "r.json") == 1
+        )
         told = capsys.readouterr().err
         assert refused in told and "no image was released, and nothing was written" in told
     assert Ledger(home()).entries() == entries and tree(tmp_path / "up") == messages
     assert not (tmp_path / "new").exists() and not (tmp_path / "r.json").exists()
     assert sorted(path.name for path in tmp_path.iterdir() if "veil" in path.name and path.name.startswith(".")) == []
-    assert run("privatize", tmp_path / "all.h5", "-o", tmp_path / "new", "--allow-second-release") == 0
+    assert run("privatize", tmp_path / "all.h5", "-o", tmp_path / "new", "--for", "map", "--allow-second-release") == 0
     assert len(tree(tmp_path / "new")) == 3 and len(Ledger(home()).entries()) == 4
 
 
@@ -62,7 +64,7 @@ def test_what_a_map_uses_is_released_together_too(
     write_features(tmp_path / "all.h5", IMAGES)
     if refused is not None:
         Device().release(dict(IMAGES)[refused], FEWER, name=refused)
-    words = ("privatize", tmp_path / "all.h5", "-o", tmp_path / "up", "--json", tmp_path / "r.json")
+    words = ("privatize", tmp_path / "all.h5", "-o", tmp_path / "up", "--for", "map", "--json", tmp_path / "r.json")
     assert run(*words) == (0 if refused is None else 1)
     if refused is not None:
         assert len(Ledger(home()).entries()) == 1 and not (tmp_path / "up").exists()
@@ -79,7 +81,7 @@ def test_a_folder_may_grow(door: dict[str, Features], tmp_path: Path, capsys: py
     photographs = list(door.items())[:6]
     for name, count in (("few", 5), ("more", 6)):
         write_features(tmp_path / f"{name}.h5", photographs[:count])
-        assert run("privatize", tmp_path / f"{name}.h5", "-o", tmp_path / name) == 0
+        assert run("privatize", tmp_path / f"{name}.h5", "-o", tmp_path / name, "--for", "map") == 0
     few, more = tree(tmp_path / "few"), tree(tmp_path / "more")
     assert len(few) == 5 and len(more) == 6 and few.items() <= more.items()
     assert run("map", tmp_path / "more", "-o", tmp_path / "map") == 0
@@ -91,7 +93,11 @@ def test_one_by_one_each_leaves_alone(tmp_path: Path, monkeypatch: pytest.Monkey
     monkeypatch.setattr(privatize, "select_for_map", lambda *_, **__: pytest.fail("a map of the photographs was made"))
     write_features(tmp_path / "all.h5", IMAGES)
     write_features(tmp_path / "two.h5", IMAGES[:2])
-    asked: list[tuple[str, ...]] = [("two.h5",), ("all.h5", "--one-by-one"), ("all.h5", "--features", "20")]
+    asked: list[tuple[str, ...]] = [
+        ("two.h5", "--for", "map"),
+        ("all.h5", "--obfuscate"),
+        ("all.h5", "--for", "map", "--features", "20"),
+    ]
     asked += [("all.h5", "--words", "bundled", "--epsilon", "5")]
     for number, (file, *words) in enumerate(asked):
         assert run("privatize", tmp_path / file, "-o", tmp_path / str(number), *words, "--allow-second-release") == 0

@@ -28,7 +28,7 @@ def released(tmp_path: Path, capsys) -> Path:
 
 
 def privatize(folder: Path, name: str, to: str, *more: str) -> int:
-    return main(["privatize", str(folder / f"{name}.h5"), "-o", str(folder / to), *more])
+    return main(["privatize", str(folder / f"{name}.h5"), "-o", str(folder / to), "--for", "map", *more])
 
 
 def messages(folder: Path) -> list[str]:

@@ -76,7 +76,7 @@ def test_names_are_those_of_extract(mixed: Path, tmp_path: Path, capsys: pytest.
     assert run("gravity", mixed, "-o", tmp_path / "g.csv", "--camera", CAMERA) == 0
     capsys.readouterr()
     given = ("--lines", "--gravity", tmp_path / "g.csv", "--allow-second-release")
-    assert run("privatize", tmp_path / "f.h5", "-o", tmp_path / "up", *given) == 0
+    assert run("privatize", tmp_path / "f.h5", "-o", tmp_path / "up", "--for", "map", *given) == 0
     assert "has no gravity for" not in capsys.readouterr().out
     assert set(read_gravity(tmp_path / "g.csv")) == {
         f"{folder}door/DSC_000{number}.jpg" for folder in ("", "more/") for number in (2, 7)

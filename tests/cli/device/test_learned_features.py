@@ -72,7 +72,7 @@ def test_features_of_hloc_are_released_mapped_and_localized(
     assert run("codebook", "build", tmp_path / "pool.h5", "-o", tmp_path / "book.npz", "--word-count", 256) == 0
     protect = ["--decoys", tmp_path / "pool.npz", "--features", 250, "--min-distance", 0]
     for place in ("query", "mapped"):
-        assert run("privatize", tmp_path / f"{place}.h5", "-o", tmp_path / place, *protect) == 0
+        assert run("privatize", tmp_path / f"{place}.h5", "-o", tmp_path / place, "--for", "map", *protect) == 0
     words = ["--words", tmp_path / "book.npz", "--epsilon", 12, "--allow-second-release"]
     assert run("privatize", tmp_path / "query.h5", "-o", tmp_path / "words", *words) == 0
     assert run("map", tmp_path / "mapped.h5", "-o", tmp_path / "public") == 0
@@ -86,7 +86,20 @@ def test_features_of_hloc_are_released_mapped_and_localized(
     assert run("inspect", *(tmp_path / "words").glob("*.veil")) == 0
     if kind == "disk":  # compressed by the book's PCA, and compared with the raw map through it
         book = ["--codebook", tmp_path / "book.npz"]
-        assert run("privatize", tmp_path / "query.h5", "-o", tmp_path / "short", *protect, *book, "--allow-second-release") == 0
+        assert (
+            run(
+                "privatize",
+                tmp_path / "query.h5",
+                "-o",
+                tmp_path / "short",
+                "--for",
+                "map",
+                *protect,
+                *book,
+                "--allow-second-release",
+            )
+            == 0
+        )
         (short,), (long,) = ((tmp_path / place).glob("*.veil") for place in ("short", "query"))
         assert short.stat().st_size < long.stat().st_size
         assert run("localize", tmp_path / "public", short, *book) == 0
@@ -108,7 +121,9 @@ def test_a_database_of_colmap_4_goes_in(door: dict[str, Features], tmp_path: Pat
     record = json.loads((tmp_path / "f.json").read_text())
     assert {row["space"] for row in record["images"]} == {"aliked-n16rot L2 128-D"} and len(record["images"]) == len(tables)
     capsys.readouterr()
-    assert run("privatize", tmp_path / "f.h5", "-o", tmp_path / "up") == 0  # by the bundled codebook and pool of ALIKED
+    assert (
+        run("privatize", tmp_path / "f.h5", "-o", tmp_path / "up", "--for", "map") == 0
+    )  # by the bundled codebook and pool of ALIKED
     assert "the bundled decoy pool is public" in capsys.readouterr().out
     assert run("map", tmp_path / "f.h5", "-o", tmp_path / "public") == 0
     names = sorted(tables)

@@ -65,7 +65,7 @@ def privatize(
     if down is not None:
         (folder / "g.csv").write_text(f"image,x,y,z\nphoto.jpg,{','.join(map(repr, down))}\n")
         options += ["--gravity", folder / "g.csv"]
-    rc = main([str(item) for item in ("privatize", folder / "f.h5", "-o", folder / name, *options, *more)])
+    rc = main([str(item) for item in ("privatize", folder / "f.h5", "-o", folder / name, "--for", "map", *options, *more)])
     return rc, next((path.read_bytes() for path in (folder / name).glob("*.veil")), b"")
 
 

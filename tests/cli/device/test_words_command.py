@@ -100,7 +100,7 @@ def test_repeating_costs_nothing_and_another_choice_is_refused(work: Path, capsy
     ):
         assert privatize(work, *choice) == 1
         assert words in capsys.readouterr().err
-    assert run("privatize", work / "f.h5", "-o", work / "up") == 1
+    assert run("privatize", work / "f.h5", "-o", work / "up", "--for", "map") == 1
     assert "where they intersect" in capsys.readouterr().err
     assert {path.name: path.read_bytes() for path in (work / "up").iterdir()} == before
     assert privatize(work, "--fresh", "--allow-second-release") == 0
@@ -227,7 +227,7 @@ def test_an_exhausted_budget_releases_none_of_the_images(work: Path, capsys: pyt
 
 
 def test_subspaces_are_outside_of_a_budget_and_say_so(work: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    arguments = ("privatize", work / "f.h5", "-o", work / "up")
+    arguments = ("privatize", work / "f.h5", "-o", work / "up", "--for", "map")
     assert run(*arguments) == 0
     assert "outside of the budget" not in capsys.readouterr().out
     assert run("budget", "set", "image", 1) == 0

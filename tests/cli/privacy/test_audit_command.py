@@ -140,7 +140,7 @@ def test_without_originals_only_certificates_count(work: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.usefixtures("unchecked")
 def test_hardened_releases_with_lines(work: Path) -> None:
-    run("privatize", work / "f.h5", "-o", work / "up", "--lines", "--min-distance", 0)
+    run("privatize", work / "f.h5", "-o", work / "up", "--for", "map", "--lines", "--min-distance", 0)
     code, record, page = audit(
         work, "up", "--images", work / "f.h5", "--attacked-features", 2, "--fail-on", "structural.certified>0"
     )
@@ -189,7 +189,7 @@ def test_a_map_shows_what_its_holder_learns(work: Path) -> None:
 @pytest.mark.usefixtures("unchecked")
 def test_subspaces_beside_words_carry_no_epsilon(work: Path) -> None:
     """The ledger's words have an epsilon, which covers nothing of a release of subspaces (it stopped with a KeyError)."""
-    assert run("privatize", work / "f.h5", "-o", work / "up") == 0
+    assert run("privatize", work / "f.h5", "-o", work / "up", "--for", "map") == 0
     second = ("--words", "bundled", "--epsilon", 8, "--allow-second-release")
     assert run("privatize", work / "f.h5", "-o", work / "words", *second) == 0
     code, record, page = audit(work, "up", "--attacked-features", 4, "--only", "lattice")

@@ -30,7 +30,7 @@ def test_from_a_project_to_a_private_pose_in_two_commands(tmp_path: Path, capsys
     scene, raw = planted_project(tmp_path / "project")
     name = sorted(raw)[0]
     write_features(tmp_path / "query.h5", [("query.jpg", raw[name])])
-    assert run("privatize", tmp_path / "query.h5", "-o", tmp_path / "up", "--min-distance", "0") == 0
+    assert run("privatize", tmp_path / "query.h5", "-o", tmp_path / "up", "--for", "map", "--min-distance", "0") == 0
     before = files_of(tmp_path / "project")
     capsys.readouterr()
     project = tmp_path / "project"
@@ -66,7 +66,7 @@ def test_from_an_hloc_project_to_a_private_pose(tmp_path: Path, capsys: pytest.C
     assert {path.name for path in (project / "sfm").iterdir()} >= {"rigs.bin", "frames.bin", "database.db"}
     name = sorted(raw)[0]
     write_features(tmp_path / "query.h5", [("query.jpg", raw[name])])
-    assert run("privatize", tmp_path / "query.h5", "-o", tmp_path / "up", "--min-distance", "0") == 0
+    assert run("privatize", tmp_path / "query.h5", "-o", tmp_path / "up", "--for", "map", "--min-distance", "0") == 0
     before = digests(project)
     for path in (project, *project.rglob("*")):
         path.chmod(0o555 if path.is_dir() else 0o444)

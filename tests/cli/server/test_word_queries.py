@@ -273,7 +273,7 @@ def test_a_map_of_subspaces_has_no_words(
 ) -> None:
     monkeypatch.setenv("VEIL_HOME", str(tmp_path / "home"))
     with redirect_stdout(io.StringIO()):
-        assert run("privatize", work / "mapped.h5", "-o", tmp_path / "up", "--features", 300) == 0
+        assert run("privatize", work / "mapped.h5", "-o", tmp_path / "up", "--for", "map", "--features", 300) == 0
         assert run("map", tmp_path / "up", "-o", tmp_path / "map") == 0
     assert run("index", tmp_path / "map", "--for", "words") == 1
     assert "--for distances" in capsys.readouterr().err

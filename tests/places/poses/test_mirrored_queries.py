@@ -156,7 +156,7 @@ def test_a_mirrored_photograph_of_the_door_gets_no_pose(tmp_path: Path) -> None:
         turned = Picture.of(np.ascontiguousarray(picture.rgb[:, ::-1]), camera=picture.camera)
         for one, is_mirrored in ((picture, False), (turned, True)):
             features = veil.extract(one, options=options)
-            message = veil.decode(device.release(features, name=f"{name} {is_mirrored}").message)
+            message = veil.decode(device.release(features, name=f"{name} {is_mirrored}", purpose="map").message)
             for query in (features, message):
                 answer = veil.localize(query, built.map)
                 assert isinstance(answer, veil.NoPose) == is_mirrored, (name, is_mirrored, answer)

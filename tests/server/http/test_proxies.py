@@ -19,6 +19,7 @@ import pytest
 
 from veil.client import Client, ServerError
 from veil.device.device import Device
+from veil.device.protection import HideInSubspaces, Protection
 from veil.features import Features
 from veil.places.poses.answer import NoPose
 from veil.server.http import connections
@@ -72,12 +73,12 @@ def test_a_client_speaks_to_the_server_through_tls(
             monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "fullchain.pem"))
             with Client(f"https://127.0.0.1:{port}", server.admin, device) as client:
                 assert [item.id for item in client.maps()] == [record.id]
-                query = client.localize(record.id, features, name="a query")
+                query = client.localize(record.id, features, Protection(descriptors=HideInSubspaces()), name="a query")
                 assert isinstance(query, NoPose) and "holds no image" in query.reason
                 with pytest.raises(ServerError) as refused:
                     client._connection.request("GET", ("metrics",))
                 assert refused.value.status == 404
-                message = device.release(features, name="a query").message
+                message = device.release(features, Protection(descriptors=HideInSubspaces()), name="a query").message
                 held = [path for path in tmp_path.rglob("*") if path.is_file() and message[:200] in path.read_bytes()]
                 assert held == []
                 accepted = client.contribute(record.id, features, name="a query")

@@ -103,7 +103,7 @@ def test_an_audit_tells_that_networks_have_seen_the_photograph(model: Path, tmp_
     """The first photograph was in the training; the fourth was not."""
     for place, seen in ((0, True), (3, False)):
         veil.write_features(tmp_path / f"{place}.h5", list(door.items())[place : place + 1])
-        assert run("privatize", tmp_path / f"{place}.h5", "-o", tmp_path / f"up{place}") == 0
+        assert run("privatize", tmp_path / f"{place}.h5", "-o", tmp_path / f"up{place}", "--for", "map") == 0
         options = (
             "--only",
             "modes",

@@ -105,7 +105,7 @@ def test_messages_are_inverted_by_weights_for_subspaces(tmp_path: Path, capsys: 
     capsys.readouterr()
     assert run("invert", features, "--inverter", out, "-o", tmp_path / "pictures") == 1
     assert "these weights invert subspaces, not raw" in capsys.readouterr().err
-    assert run("privatize", features, "-o", hard, "--allow-second-release") == 0
+    assert run("privatize", features, "-o", hard, "--for", "map", "--allow-second-release") == 0
     assert run("invert", hard, "--inverter", out, "-o", tmp_path / "pictures") == 1
     assert "attack the release first" in capsys.readouterr().err
 

@@ -47,7 +47,6 @@ from veil.files.photographs.pictures import named_pictures, read_picture
 from veil.files.tables import read_json
 from veil.files.weights import load_network
 from veil.geometry.camera import require_readable
-from veil.geometry.gravity import Gravity
 from veil.geometry.rigid import Rigid
 from veil.places.poses.answer import Localization, NoPose, camera_json
 from veil.wire.receipts import receipt_of
@@ -327,8 +326,8 @@ def _answers(
     again = arguments.allow_second_release
     for name, features, photograph in _features(arguments, skipped):
         if not (arguments.names_form or name in gravity or photograph is None):
-            measured = measure_gravity([photograph], camera=arguments.camera)[photograph.name].gravity
-            gravity |= {name: measured.direction} if isinstance(measured, Gravity) else {}
+            down = measure_gravity([photograph], camera=arguments.camera)[photograph.name].direction
+            gravity |= {} if down is None else {name: down}
         if descriptors is None:
             answer = client.localize(where, features, gravity=gravity.get(name), name=name, allow_second=again)
             yield name, answer.pose if isinstance(answer, TileAnswer) else answer
