@@ -15,7 +15,7 @@ from jaxtyping import Float64
 
 from veil.client.answers import RemoteMap
 from veil.device.protection import HideInWords, Protection
-from veil.device.purpose import EPSILON, OBFUSCATION, Purpose, usual_protection
+from veil.device.purpose import EPSILON, OBFUSCATION, TILES, Purpose, usual_protection
 from veil.errors import ReleaseRefused, Remedy
 from veil.features import Features
 from veil.mechanisms.release import HideInLines
@@ -47,6 +47,10 @@ def protection_for(
     most_epsilon = float(most) if isinstance(most, int | float) and most >= 0 else EPSILON
     usual = usual_protection(purpose, features, gravity=gravity, most_epsilon=most_epsilon)
     if isinstance(usual.descriptors, HideInWords):
+        if remote.facts.get("gravity") is False:
+            raise ReleaseRefused(
+                f"the map {remote.name} does not know gravity, and finds no usual words without it", remedy=(TILES, OBFUSCATION)
+            )
         known = remote.facts.get("dictionaries")
         if isinstance(known, list) and usual.descriptors.book.digest not in known:
             raise ReleaseRefused(f"the map {remote.name} takes words of another dictionary than the bundled one", remedy=WORDS)

@@ -225,7 +225,8 @@ def _tell_demo(arguments: Serve, service: Any, url: str) -> None:
     made = any(item.name == DEMO and item.files for item in service.records.all())
     wait = "" if made else ", once its map is made, which takes half a minute of a processor"
     say(arguments, f"in a second shell{wait}:")
-    say(arguments, f"  veil client localize {photograph} --map demo --camera {camera} --server {url} --token-file {path}")
+    at = f"--server {url} --token-file {path}"
+    say(arguments, f"  veil client localize {photograph} --map demo --obfuscate --camera {camera} {at}")
     say(arguments, "in a browser, where photographs are protected before they leave:")
     say(arguments, f"  {url}/#token={read_bytes(page_path).decode().strip()}")
 

@@ -85,6 +85,7 @@ class _MapFacts(TypedDict, total=False):
     models: list[ModelSizeJson]
     public: bool
     words: bool
+    gravity: bool
     dictionaries: list[Digest]
     mean_reprojection_error_px: float | None
     place: PlaceJson

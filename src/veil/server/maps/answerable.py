@@ -26,6 +26,7 @@ def facts_of(scenes: Sequence[Scene], folder: Path) -> dict[str, Any]:
         "models": [{"images": len(scene.images), "points": len(scene.points)} for scene in scenes],
         "public": scenes[0].is_public,
         "words": bool(dictionaries),
+        "gravity": scenes[0].down is not None,
         "dictionaries": dictionaries,
         "mean_reprojection_error_px": error if math.isfinite(error) else None,
     }
