@@ -130,6 +130,7 @@ MEANINGS = (
         "octave at which SIFT begins: -1 doubles the image",
         "extract, evaluate inversion, evaluate word-inversion",
     ),
+    Meaning("--for", "choice", "what is made for", "index, privatize"),
     Meaning(
         "--folds",
         "count",

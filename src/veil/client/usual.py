@@ -1,7 +1,7 @@
 """What a client sends to a map where its user names no protection: the usual one for the purpose, if the map takes it.
 
 What a server says of its map can make this protection stronger, never weaker: an obfuscation leaves for a query only where the
-user asks for it by its name.
+user asks for it by its name. A file of its own: what a server may ask for is read on one page.
 """
 
 from __future__ import annotations
