@@ -19,7 +19,7 @@ from veil.client.answers import accepted_of, job_of, map_of, pose_of
 from veil.client.connection import Connection
 from veil.device.device import Device
 from veil.device.doors import localize
-from veil.device.protection import HideInWords, Protection
+from veil.device.protection import HideInSubspaces, HideInWords, Protection
 from veil.errors import InputError, ReleaseRefused, Remedy, WireError
 from veil.features import Features
 from veil.forms import Subspaces
@@ -38,6 +38,7 @@ from worlds.releases import taken
 from worlds.servers import Running, running
 
 MAP = "m0123456789abcdef"
+SUBSPACES = Protection(descriptors=HideInSubspaces())
 
 
 @pytest.fixture
@@ -60,7 +61,7 @@ def test_a_retry_sends_the_same_bytes(recorder: Recorder, door: dict[str, Featur
     recorder.answer = (500, {}, b'{"detail": "failed"}')
     for _ in range(2):
         with pytest.raises(ServerError, match="failed"):
-            client.contribute(MAP, features)
+            client.contribute(MAP, features, SUBSPACES)
     assert [sending.map_id for sending, _ in client.outbox.waiting()] == [MAP]
     with pytest.raises(ServerError):
         client.send()
@@ -90,7 +91,7 @@ def test_queries_repeat_what_left_before_and_contributions_draw_anew(
         bodies = []
         for image in (first, second):
             with suppress(WireError, ServerError):  # a contribution has another answer
-                getattr(client, ask)(MAP, image)
+                getattr(client, ask)(MAP, image, SUBSPACES)
             bodies.append(recorder.requests[-1][-1])
         forms = [decode(body).form for body in bodies]
         origins = [{row.tobytes() for row in form.origin} for form in forms if isinstance(form, Subspaces)]
@@ -106,7 +107,7 @@ def test_messages_wait_while_the_server_is_away(door: dict[str, Features], tmp_p
     with pytest.raises(Unreachable, match="does not answer"):
         client.send()
     with pytest.raises(Unreachable):
-        client.localize(MAP, taken(features, np.arange(10)), name="other")
+        client.localize(MAP, taken(features, np.arange(10)), SUBSPACES, name="other")
     assert len(list(client.outbox.waiting())) == 1
 
 
@@ -143,7 +144,7 @@ def test_a_refused_message_does_not_wait(recorder: Recorder, door: dict[str, Fea
     client = Client(recorder.url, "t", Device(tmp_path))
     recorder.answer = (422, {}, b'{"type": "urn:veil:refused", "detail": "lines alone"}')
     with pytest.raises(ServerError, match="lines alone") as refused:
-        client.contribute(MAP, taken(next(iter(door.values())), np.arange(30)))
+        client.contribute(MAP, taken(next(iter(door.values())), np.arange(30)), SUBSPACES)
     assert (refused.value.status, refused.value.kind, refused.value.remedy) == (422, "refused", ())
     assert list(client.outbox.waiting()) == []
     assert not list((tmp_path / "client" / "messages").glob("*/*"))
@@ -163,7 +164,7 @@ def test_a_lying_server_is_seen(recorder: Recorder, door: dict[str, Features], t
     wrong = {"contribution": "c1", "map": MAP, "message_sha256": "0" * 64, "state": "pending", "reason": ""}
     recorder.answer = (202, {}, json.dumps(wrong).encode())
     with pytest.raises(WireError, match="other bytes"):
-        client.contribute(MAP, features)
+        client.contribute(MAP, features, SUBSPACES)
     strange: list[Any] = [None, 3, [], {}, {"status": "localized"}]
     for read in (pose_of, map_of, accepted_of, job_of):
         for value in strange:
@@ -227,11 +228,11 @@ def test_a_device_and_a_server(server: Running, door: dict[str, Features], tmp_p
         status = client.wait(job, on_status=lambda item: told.append(item.state))
         assert status.state == "done" and told[-1] == "done"
         assert {item.state for item in client.contributions()} <= {"mapped", "left out"}
-        pose = client.localize("door", few[names[-1]], name=names[-1])
+        pose = client.localize("door", few[names[-1]], SUBSPACES, name=names[-1])
         assert isinstance(pose, RemotePose) and pose.map_id == record.id
         folder = server.service.version_folder(server.service.map_record(record.id))
         assert folder is not None
-        message = client.device.release(few[names[-1]], name=names[-1], purpose="map").message
+        message = client.device.release(few[names[-1]], SUBSPACES, name=names[-1]).message
         here = localize(decode(message), Map.read(folder))
         assert not isinstance(here, NoPose)
         np.testing.assert_allclose(pose.cam_from_world.center, here.cam_from_world.center, atol=1e-9)

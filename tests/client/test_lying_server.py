@@ -161,7 +161,7 @@ def test_a_copy_that_was_kept_is_not_noticed(liar: Liar, door: dict[str, Feature
     digest = FolderBlobs(tmp_path / "copies").put(message)
     accepted = {"contribution": "mine", "map": "m0123456789abcdef", "message_sha256": digest, "state": "pending", "reason": ""}
     liar.says["/v1/maps/m0123456789abcdef/contributions"] = {**accepted, "job": None, "receipts_head": BEGIN}
-    assert client.contribute("m0123456789abcdef", features) is not None
+    assert client.contribute("m0123456789abcdef", features, Protection(descriptors=HideInSubspaces())) is not None
     receipt = Receipt(number=1, content={"contribution": "mine", "message_sha256": digest, "nonce": "n"}, before=BEGIN)
     liar.says["/v1/contributions/mine"] = {"receipt": receipt.as_json(), "job": None}
     liar.tell_chain([receipt])
