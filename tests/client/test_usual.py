@@ -57,6 +57,8 @@ def test_a_public_map_is_asked_in_words(recorder: Recorder, tmp_path: Path) -> N
     (message,) = sent(recorder)
     assert isinstance(message, Upload) and isinstance(message.form, Subsets) and message.form.mechanism.epsilon == 5
     assert message.gravity is not None
+    client.localize("door", photograph, gravity=DOWN)
+    assert [path for _, path, *_ in recorder.requests].count("/v1/maps") == 1  # what a map takes is asked once
 
 
 @pytest.mark.parametrize("most", [1.5, 50.0])

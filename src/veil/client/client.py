@@ -55,6 +55,7 @@ class Client:
         self.notes: dict[str, None] = {}
         self._fetchers: dict[tuple[object, ...], TileFetcher] = {}
         self._tiled: dict[str, bool] = {}
+        self._known: dict[str, RemoteMap] = {}
 
     def __enter__(self) -> Client:
         return self
@@ -120,7 +121,7 @@ class Client:
         where = self.id_of(map_id)
         if protection is None:
             try:
-                protection = protection_for(self.map(where), "map", features, gravity)
+                protection = self._usual(self._known.get(where) or self.map(where), "map", features, gravity)
             except Unreachable:
                 protection = usual_protection("map", features, gravity=gravity)
         else:
@@ -193,15 +194,24 @@ class Client:
         if tiles is not None:
             return self._from_tiles(map_id, features, tiles)
         if protection is None:
-            remote = self.map(map_id)
+            remote = self._known.get(map_id) or self.map(map_id)
             if self._serves_tiles(remote.name):
+                self._known |= {remote.id: remote, remote.name: remote}
                 return self._from_tiles(remote.name, features, TileUse())
-            protection = protection_for(remote, "localize", features, gravity)
+            protection = self._usual(remote, "localize", features, gravity)
         else:
             require_one_gravity(gravity)
         where = self.id_of(map_id)
         message = self._released(features, protection, "localize", name, allow_second)
         return pose_of(self._connection.post_message("v1", "maps", where, "localize", message=message))
+
+    def _usual(
+        self, remote: RemoteMap, purpose: Purpose, features: Features, gravity: Float64[np.ndarray, "3"] | None
+    ) -> Protection:
+        """The usual protection for a map, which is asked for again until it takes one."""
+        protection = protection_for(remote, purpose, features, gravity)
+        self._known |= {remote.id: remote, remote.name: remote}
+        return protection
 
     def _serves_tiles(self, name: str) -> bool:
         """Whether the server has tiles of this name, which is asked once."""
