@@ -198,10 +198,10 @@ class Client:
             if self._serves_tiles(remote.name):
                 self._known |= {remote.id: remote, remote.name: remote}
                 return self._from_tiles(remote.name, features, TileUse())
-            protection = self._usual(remote, "localize", features, gravity)
+            where, protection = remote.id, self._usual(remote, "localize", features, gravity)
         else:
             require_one_gravity(gravity)
-        where = self.id_of(map_id)
+            where = self.id_of(map_id)
         message = self._released(features, protection, "localize", name, allow_second)
         return pose_of(self._connection.post_message("v1", "maps", where, "localize", message=message))
 
