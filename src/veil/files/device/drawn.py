@@ -39,7 +39,7 @@ def sealed_draws(drawn: DrawnFeatures, kind: str, secret: Secret) -> SealedDraws
     if drawn.lines is not None:
         arrays |= {name: getattr(drawn.lines, name) for name in _LINES}
     np.savez(buffer, **arrays)  # type: ignore[arg-type]
-    return kind, len(drawn), _sealed(buffer.getvalue(), secret)
+    return kind, len(drawn), _sealed(buffer.getvalue(), secret, os.urandom(_NONCE))
 
 
 def insert_draws(connection: sqlite3.Connection, image_digest: str, message_digest: str, draws: SealedDraws) -> None:
@@ -81,9 +81,8 @@ def _read(blob: bytes, secret: Secret) -> DrawnFeatures:
     return DrawnFeatures(sketches=draws.pop("sketches"), draws=draws, lines=lines)
 
 
-def _sealed(content: bytes, secret: Secret) -> bytes:
-    """A nonce, the content under a stream of SHAKE-256 keyed by the secret, and a tag of both."""
-    nonce = os.urandom(_NONCE)
+def _sealed(content: bytes, secret: Secret, nonce: bytes) -> bytes:
+    """The nonce, the content under a stream of SHAKE-256 keyed by the secret, and a tag of both."""
     hidden = nonce + _under_stream(content, nonce, secret)
     return hidden + _tag(hidden, secret)
 

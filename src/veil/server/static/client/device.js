@@ -3,12 +3,14 @@ import { hex } from "./bytes.js";
 import { encode } from "./codec.js";
 import { basicEpsilon, composedEpsilon } from "./composition.js";
 import { sha256 } from "./digests.js";
+import { earlierDraws, sealedDraws } from "./drawn.js";
 import { InputError, ReleaseRefused } from "./errors.js";
 import { Ledger } from "./ledger.js";
 import { SubsetMechanism } from "./mechanism.js";
 import { shortest } from "./numbers.js";
 import { Secret, entropy } from "./randomness.js";
-import { privatizeWords } from "./words.js";
+import { SKETCH_BYTES, sketchDirections, sketched, withEarlierWords } from "./repeats.js";
+import { privatizeWords, taken } from "./words.js";
 const SUBSET_SIZE = 2, DELTA = 1e-6;
 // Probability of being the true word above which a sent word is no longer hidden among others.
 const MAX_POSTERIOR = 0.25;
@@ -18,6 +20,7 @@ export class Device {
     /** Whether the secret was made now: nothing that was released under a lost one can be repeated. */
     isNew;
     #secret;
+    #directions = null;
     constructor(secret, ledger, isNew) {
         this.#secret = secret;
         this.ledger = ledger;
@@ -48,9 +51,13 @@ export class Device {
     /**
      * Protect one image in words, enter the release in the ledger, and return it with the message that may leave.
      *
-     * The same image and choices give the same bytes each time. `name` is for the ledger alone. Raises ReleaseRefused, and
-     * releases nothing, for a second, different release (unless `allowSecond`), beyond a budget, or with words made from one's
-     * own images; InputError if features and choices do not fit.
+     * The same image and choices give the same bytes each time. `name` is for the ledger alone. With `nearRepeats` "earlier"
+     * (default), features that left before leave again with their earlier words, of releases that were made so: it is for
+     * queries, bursts and video (docs/theory/release.md#near-repeats). "anew" draws for each image by itself, as maps need it. An
+     * image that left before leaves as it did then, whatever is asked.
+     *
+     * Raises ReleaseRefused, and releases nothing, for a second, different release (unless `allowSecond`), beyond a budget, or
+     * with words made from one's own images; InputError if features and choices do not fit; VeilError if what is kept is damaged.
      */
     async release(image, protection, options = {}) {
         const { dictionary, epsilon, m = SUBSET_SIZE, featuresSent = null, delta = DELTA } = protection;
@@ -60,33 +67,62 @@ export class Device {
         if (!allowPrivateDictionary)
             await this.#requirePublic(dictionary);
         const made = privatizeWords(image, { mechanism, dictionary, featuresSent, gravity, allowPrivateDictionary }, this.#secret);
-        const message = encode(made.upload);
-        const features = made.order.length;
-        const releasedAs = this.#secret.pseudonym(image.digest);
         const positions = gravity === null ? "positions" : `positions gravity=${gravity.map(shortest).join(",")}`;
-        const entry = {
-            imageDigest: hex(image.digest),
-            messageDigest: hex(sha256(message)),
-            releasedAs,
-            name: options.name || releasedAs,
-            parameters: `${made.parameters.text} secret=${this.fingerprint} ${positions}`,
-            features,
-            releasedAt: Date.now() / 1000,
-            mechanism: { dictionarySize: mechanism.dictionarySize, epsilon, m },
-        };
-        const charges = [{ mechanism, features }];
+        const charges = [{ mechanism, features: made.order.length }];
         const imageEpsilon = composedEpsilon(charges, delta);
-        const entered = await this.ledger.record(entry, { allowSecond: options.allowSecond ?? false });
+        const { allowSecond = false, name = "", nearRepeats = "earlier" } = options;
+        const entered = await this.ledger.record((held) => this.#beside(held, made, image, { name, positions, nearRepeats }), { allowSecond });
+        const { features, charged = features } = entered.entry;
         return {
-            message,
-            releasedAs: entered.releasedAs,
-            upload: made.upload,
+            message: entered.message,
+            releasedAs: entered.entry.releasedAs,
+            upload: entered.upload,
             imageEpsilon,
             basicEpsilon: basicEpsilon(charges),
             medianError: median(made.quantizationError),
-            order: made.order,
+            order: entered.order,
+            shownBefore: features - charged,
             notes: notes(mechanism, made.missing),
         };
+    }
+    /** A release beside what is held: its message, in which features that left before may have their earlier words. */
+    #beside(held, made, image, { name, positions, nearRepeats }) {
+        const imageDigest = hex(image.digest), kind = made.parameters.text, { form } = made.upload;
+        const left = held.entries.filter((entry) => entry.imageDigest === imageDigest);
+        const leftAgain = left.some(({ features, charged = features }) => charged < features);
+        const way = left.length === 0 ? nearRepeats : leftAgain ? "earlier" : "anew"; // the image leaves as it did then
+        let { upload, order } = made, draws = null, charged = order.length;
+        if (way === "earlier") {
+            const sketches = sketched(taken(image.features.descriptors, order, 128), this.#directionsOfSketches());
+            const answered = withEarlierWords(form, sketches, earlierDraws(held.drawn, kind, imageDigest, this.#secret));
+            const { rows, ids, isNew } = answered;
+            upload = { ...upload, keypoints: taken(upload.keypoints, rows, 2), form: { ...form, ids } };
+            order = taken(order, rows, 1);
+            const places = Uint32Array.from(rows.keys()).filter((place) => isNew[place]);
+            const drawn = {
+                sketches: taken(sketches, taken(rows, places, 1), SKETCH_BYTES),
+                ids: taken(ids, places, form.mechanism.m),
+            };
+            charged = places.length;
+            draws = { imageDigest, kind, features: charged, sealed: sealedDraws(drawn, this.#secret) };
+        }
+        const message = encode(upload), releasedAs = this.#secret.pseudonym(image.digest);
+        const { dictionarySize, epsilon, m } = form.mechanism;
+        const entry = {
+            imageDigest,
+            messageDigest: hex(sha256(message)),
+            releasedAs,
+            name: name || releasedAs,
+            parameters: `${kind} secret=${this.fingerprint} ${positions}`,
+            features: order.length,
+            releasedAt: Date.now() / 1000,
+            mechanism: { dictionarySize, epsilon, m },
+            charged,
+        };
+        return { entry, draws, message, upload, order };
+    }
+    #directionsOfSketches() {
+        return (this.#directions ??= sketchDirections(this.#secret));
     }
     /** Raise ReleaseRefused if a dictionary was made from an image of the ledger. */
     async #requirePublic(dictionary) {
