@@ -4,7 +4,9 @@
     python examples/camera.py http://127.0.0.1:8700 --map lobby --token-file robot.token photos/     # a folder as a camera
 
 Each frame is extracted and privatized here; what is sent is a message that holds neither pixels nor descriptors. Every release
-is entered in the ledger of this device. Features that an earlier frame showed leave as they did then (docs/choose.md).
+is entered in the ledger of this device. Frames of one view are near repeats, and subspaces drawn anew for each would give it
+away. `Client.localize` protects against that by itself: features that an earlier frame showed leave as they did then
+(docs/choose.md#near-repeats).
 """
 
 import argparse
