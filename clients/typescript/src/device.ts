@@ -5,6 +5,7 @@ import { encode } from "./codec.js";
 import { basicEpsilon, composedEpsilon } from "./composition.js";
 import type { Dictionary } from "./dictionary.js";
 import { sha256 } from "./digests.js";
+import { SKETCH_BYTES } from "./differing_bits.js";
 import { earlierDraws, sealedDraws } from "./drawn.js";
 import { InputError, ReleaseRefused } from "./errors.js";
 import { Ledger, type Made } from "./ledger.js";
@@ -12,7 +13,7 @@ import { SubsetMechanism } from "./mechanism.js";
 import type { Upload, Vector } from "./message.js";
 import { shortest } from "./numbers.js";
 import { Secret, entropy } from "./randomness.js";
-import { type NearRepeats, SKETCH_BYTES, sketchDirections, sketched, withEarlierWords } from "./repeats.js";
+import { type NearRepeats, sketchDirections, sketched, withEarlierWords } from "./repeats.js";
 import type { Entry, Held, Store } from "./store.js";
 import { type Image, type WordRelease, privatizeWords, taken } from "./words.js";
 

@@ -5,10 +5,11 @@
  */
 
 import { areEqual, concatenated, viewOf } from "./bytes.js";
+import { SKETCH_BYTES } from "./differing_bits.js";
 import { shake256 } from "./digests.js";
 import { VeilError } from "./errors.js";
 import { type Secret, entropy } from "./randomness.js";
-import { type DrawnFeatures, SKETCH_BYTES } from "./repeats.js";
+import type { DrawnFeatures } from "./repeats.js";
 import type { SealedDraws } from "./store.js";
 
 /** Number of features that are remembered: some thirty releases, 4 MB. */

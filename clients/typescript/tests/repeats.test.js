@@ -2,10 +2,12 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { hex } from "../dist/bytes.js";
+import { hex, utf8 } from "../dist/bytes.js";
 import { decode } from "../dist/codec.js";
 import { composedEpsilon } from "../dist/composition.js";
 import { Device } from "../dist/device.js";
+import { compiledBits, plainBits } from "../dist/differing_bits.js";
+import { shake256 } from "../dist/digests.js";
 import { MOST_REMEMBERED, opened, remembered, sealed } from "../dist/drawn.js";
 import { ReleaseRefused, VeilError } from "../dist/errors.js";
 import { SubsetMechanism } from "../dist/mechanism.js";
@@ -81,6 +83,26 @@ test("the frames of a video leave as the bytes that Python's device releases", a
     assert.equal(made.shownBefore, 0);
     assert.notEqual(hex(made.message), hex(fromBase64(frames[1].bytes)));
   }
+});
+
+test("differing bits are counted alike by compiled code, by plain loops and one by one", () => {
+  const mine = shake256(utf8("mine"), 64 * 7), theirs = shake256(utf8("theirs"), 64 * 300);
+  theirs.set(mine.subarray(64, 128), 64 * 299);
+  theirs.set(mine.subarray(128, 192).map((byte) => ~byte), 64 * 298);
+  const ways = [compiledBits, plainBits].map((made) => made(mine, theirs, 256));
+  for (const [first, count] of [[0, 256], [256, 44]]) {
+    for (let row = 0; row < 7; row++) {
+      const expected = Array.from({ length: count }, (_, i) => {
+        let sum = 0;
+        for (let bit = 0; bit < 512; bit++) {
+          sum += ((mine[64 * row + (bit >> 3)] ^ theirs[64 * (first + i) + (bit >> 3)]) >> (bit & 7)) & 1;
+        }
+        return sum;
+      });
+      for (const differing of ways) assert.deepEqual([...differing(row, first, count).subarray(0, count)], expected);
+    }
+  }
+  assert.deepEqual([ways[0](1, 299, 1)[0], ways[1](2, 298, 1)[0]], [0, 512]);
 });
 
 test("pairs are those of bits that were planted by hand", () => {

@@ -3,13 +3,14 @@ import { hex } from "./bytes.js";
 import { encode } from "./codec.js";
 import { basicEpsilon, composedEpsilon } from "./composition.js";
 import { sha256 } from "./digests.js";
+import { SKETCH_BYTES } from "./differing_bits.js";
 import { earlierDraws, sealedDraws } from "./drawn.js";
 import { InputError, ReleaseRefused } from "./errors.js";
 import { Ledger } from "./ledger.js";
 import { SubsetMechanism } from "./mechanism.js";
 import { shortest } from "./numbers.js";
 import { Secret, entropy } from "./randomness.js";
-import { SKETCH_BYTES, sketchDirections, sketched, withEarlierWords } from "./repeats.js";
+import { sketchDirections, sketched, withEarlierWords } from "./repeats.js";
 import { privatizeWords, taken } from "./words.js";
 const SUBSET_SIZE = 2, DELTA = 1e-6;
 // Probability of being the true word above which a sent word is no longer hidden among others.

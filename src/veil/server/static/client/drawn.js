@@ -4,10 +4,10 @@
  * The seal is that of Python's `veil.files.device.drawn`. It is for copies of what is kept: the secret lies in the same store.
  */
 import { areEqual, concatenated, viewOf } from "./bytes.js";
+import { SKETCH_BYTES } from "./differing_bits.js";
 import { shake256 } from "./digests.js";
 import { VeilError } from "./errors.js";
 import { entropy } from "./randomness.js";
-import { SKETCH_BYTES } from "./repeats.js";
 /** Number of features that are remembered: some thirty releases, 4 MB. */
 export const MOST_REMEMBERED = 50_000;
 const NONCE = 16, TAG = 32;

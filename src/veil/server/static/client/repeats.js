@@ -5,13 +5,15 @@
  * no descriptor. Sketches and pairs are those of Python's `veil.mechanisms.repeats`.
  */
 import { utf8 } from "./bytes.js";
+import { SKETCH_BYTES, differingBits } from "./differing_bits.js";
 import { rowLengths } from "./nearest.js";
 import { gaussian } from "./randomness.js";
-export const SKETCH_BITS = 512;
-export const SKETCH_BYTES = SKETCH_BITS / 8;
+export const SKETCH_BITS = 8 * SKETCH_BYTES;
 /** Distance of unit descriptors up to which one feature shows the other again. */
 export const SAME = 0.6;
 const DIM = 128;
+// Earlier features that are compared at once.
+const BLOCK = 1024;
 /** The secret directions that sketches are made with: 512 rows of 128 standard normal numbers. */
 export function sketchDirections(randomness) {
     const directions = new Float64Array(SKETCH_BITS * DIM);
@@ -74,28 +76,18 @@ export function withEarlierWords({ ids, mechanism }, sketches, earlier) {
 }
 /** Pairs of rows whose sketches may be of one feature: those that differ least first, then by their rows. */
 function nearPairs(left, right) {
-    const mine = Uint32Array.from(wordsOf(left)), theirs = wordsOf(right), limit = mostBits(SAME);
-    const words = SKETCH_BYTES / 4, features = mine.length / words, others = theirs.length / words;
+    const features = left.length / SKETCH_BYTES, others = right.length / SKETCH_BYTES, limit = mostBits(SAME);
+    const differing = differingBits(left, right, BLOCK);
     const keys = []; // bits, row and other row in one number
-    for (let feature = 0; feature < features; feature++) {
-        for (let other = 0; other < others; other++) {
-            let bits = 0;
-            for (let i = feature * words, j = other * words; bits <= limit && i < (feature + 1) * words; i++, j++) {
-                bits += ones(mine[i] ^ theirs[j]);
+    for (let first = 0; first < others; first += BLOCK) {
+        const count = Math.min(BLOCK, others - first);
+        for (let feature = 0; feature < features; feature++) {
+            const bits = differing(feature, first, count);
+            for (let i = 0; i < count; i++) {
+                if (bits[i] <= limit)
+                    keys.push((bits[i] * features + feature) * others + first + i);
             }
-            if (bits <= limit)
-                keys.push((bits * features + feature) * others + other);
         }
     }
     return Array.from(Float64Array.from(keys).sort(), (key) => [Math.floor(key / others) % features, key % others]);
-}
-/** Bytes as 32-bit words. */
-function wordsOf(bytes) {
-    return new Uint32Array(bytes.slice().buffer);
-}
-/** Number of ones among 32 bits. */
-function ones(bits) {
-    let sum = bits - ((bits >>> 1) & 0x55555555);
-    sum = (sum & 0x33333333) + ((sum >>> 2) & 0x33333333);
-    return Math.imul((sum + (sum >>> 4)) & 0x0f0f0f0f, 0x01010101) >>> 24;
 }
