@@ -16,6 +16,7 @@ import veil
 from veil.device.device import Device
 from veil.features import Features
 from veil.files.photographs.examples import lund_door, other_place
+from veil.forms import Subspaces
 from veil.server.maps.policy import MapPolicy
 from veil.server.service import Service
 from veil.server.settings import ServerSettings
@@ -52,6 +53,7 @@ def test_a_folder_is_a_camera(
         with other_place() as path:
             shrink(path, photos / "2.jpg")
         first = cv2.imread(str(photos / "1.jpg"))
+        assert first is not None
         noise = generator("noise of a camera").normal(scale=1.0, size=first.shape)
         cv2.imwrite(str(photos / "3.jpg"), np.clip(np.round(first + noise), 0, 255).astype(np.uint8))
         (photos / "notes.txt").write_text("no photograph")
@@ -85,8 +87,9 @@ def test_the_example_is_short() -> None:
 
 def equal_subspaces(releases: list[veil.DeviceRelease]) -> int:
     """Number of subspaces of the second message that the first one has, too."""
-    first, second = (veil.decode(item.message).form.origin for item in releases)
-    return len({row.tobytes() for row in first} & {row.tobytes() for row in second})
+    first, second = (veil.decode(item.message).form for item in releases)
+    assert isinstance(first, Subspaces) and isinstance(second, Subspaces)
+    return len({row.tobytes() for row in first.origin} & {row.tobytes() for row in second.origin})
 
 
 def _features(path: Path, camera: str) -> Features:

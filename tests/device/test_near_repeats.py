@@ -17,6 +17,8 @@ from veil.files.device import drawn
 from veil.forms import Subspaces
 from veil.ldp.budget import Budget
 from veil.ldp.composition import composed_epsilon
+from veil.mechanisms.repeats import DrawnFeatures
+from veil.randomness import Secret
 from worlds import features, generator, unit
 
 WORDS = veil.HideInWords(epsilon=5.0)
@@ -107,7 +109,12 @@ def test_each_seal_is_opened_once_and_what_another_device_wrote_is_seen(
     """Two devices on one ledger, in turns. Oracle: a device that is new for each frame, which has opened nothing before."""
     opened: list[bytes] = []
     read = drawn._read
-    monkeypatch.setattr(drawn, "_read", lambda blob, secret: [opened.append(blob), read(blob, secret)][1])
+
+    def noted(blob: bytes, secret: Secret) -> DrawnFeatures:
+        opened.append(blob)
+        return read(blob, secret)
+
+    monkeypatch.setattr(drawn, "_read", noted)
     home, other = tmp_path / "home", tmp_path / "other"
     pair = [veil.Device(home), veil.Device(home)]
     other.mkdir()
