@@ -8,13 +8,13 @@ import { sha256 } from "./digests.js";
 import { SKETCH_BYTES } from "./differing_bits.js";
 import { earlierDraws, sealedDraws } from "./drawn.js";
 import { InputError, ReleaseRefused } from "./errors.js";
-import { Ledger, type Made } from "./ledger.js";
+import { Ledger, type Made, shownBefore } from "./ledger.js";
 import { SubsetMechanism } from "./mechanism.js";
 import type { Upload, Vector } from "./message.js";
 import { shortest } from "./numbers.js";
 import { Secret, entropy } from "./randomness.js";
 import { type NearRepeats, sketchDirections, sketched, withEarlierWords } from "./repeats.js";
-import type { Entry, Held, Store } from "./store.js";
+import type { Entry, Held, SealedDraws, Store } from "./store.js";
 import { type Image, type WordRelease, privatizeWords, taken } from "./words.js";
 
 /** Protection that sends each descriptor as a random subset of a public dictionary's words (Pittaluga and Zhuang 2023). */
@@ -132,7 +132,6 @@ export class Device {
       (held) => this.#beside(held, made, image, { name, positions, nearRepeats }),
       { allowSecond },
     );
-    const { features, charged = features } = entered.entry;
     return {
       message: entered.message,
       releasedAs: entered.entry.releasedAs,
@@ -141,7 +140,7 @@ export class Device {
       basicEpsilon: basicEpsilon(charges),
       medianError: median(made.quantizationError),
       order: entered.order,
-      shownBefore: features - charged,
+      shownBefore: shownBefore(entered.entry),
       notes: notes(mechanism, made.missing),
     };
   }
@@ -153,43 +152,44 @@ export class Device {
     image: Image,
     { name, positions, nearRepeats }: { name: string; positions: string; nearRepeats: NearRepeats },
   ): Made & { message: Uint8Array; upload: Upload; order: Uint32Array } {
-    const imageDigest = hex(image.digest), kind = made.parameters.text, { form } = made.upload;
+    const imageDigest = hex(image.digest);
     const left = held.entries.filter((entry) => entry.imageDigest === imageDigest);
-    const leftAgain = left.some(({ features, charged = features }) => charged < features);
-    const way = left.length === 0 ? nearRepeats : leftAgain ? "earlier" : "anew"; // the image leaves as it did then
-    let { upload, order } = made, draws: Made["draws"] = null, charged = order.length;
-    if (way === "earlier") {
-      const sketches = sketched(taken(image.features.descriptors, order, 128), this.#directionsOfSketches());
-      const answered = withEarlierWords(form, sketches, earlierDraws(held.drawn, kind, imageDigest, this.#secret));
-      const { rows, ids, isNew } = answered;
-      upload = { ...upload, keypoints: taken(upload.keypoints, rows, 2), form: { ...form, ids } };
-      order = taken(order, rows, 1);
-      const places = Uint32Array.from(rows.keys()).filter((place) => isNew[place]);
-      const drawn = {
-        sketches: taken(sketches, taken(rows, places, 1), SKETCH_BYTES),
-        ids: taken(ids, places, form.mechanism.m),
-      };
-      charged = places.length;
-      draws = { imageDigest, kind, features: charged, sealed: sealedDraws(drawn, this.#secret) };
-    }
+    const leftAs = left.some((entry) => shownBefore(entry) > 0) ? "earlier" : "anew";
+    const isAgain = (left.length > 0 ? leftAs : nearRepeats) === "earlier"; // the image leaves as it did then
+    const { upload, order, draws } = isAgain ? this.#again(held.drawn, made, image) : { ...made, draws: null };
     const message = encode(upload), releasedAs = this.#secret.pseudonym(image.digest);
-    const { dictionarySize, epsilon, m } = form.mechanism;
+    const { dictionarySize, epsilon, m } = upload.form.mechanism;
     const entry: Entry = {
       imageDigest,
       messageDigest: hex(sha256(message)),
       releasedAs,
       name: name || releasedAs,
-      parameters: `${kind} secret=${this.fingerprint} ${positions}`,
+      parameters: `${made.parameters.text} secret=${this.fingerprint} ${positions}`,
       features: order.length,
       releasedAt: Date.now() / 1000,
       mechanism: { dictionarySize, epsilon, m },
-      charged,
+      charged: draws === null ? order.length : draws.features,
     };
     return { entry, draws, message, upload, order };
   }
 
-  #directionsOfSketches(): Float64Array {
-    return (this.#directions ??= sketchDirections(this.#secret));
+  /** A release with the earlier words of features that left before, and the words of the others, sealed. */
+  #again(drawn: readonly SealedDraws[], { upload, order, parameters }: WordRelease, image: Image) {
+    const imageDigest = hex(image.digest), kind = parameters.text, { form } = upload;
+    this.#directions ??= sketchDirections(this.#secret);
+    const sketches = sketched(taken(image.features.descriptors, order, 128), this.#directions);
+    const earlier = earlierDraws(drawn, kind, imageDigest, this.#secret);
+    const { rows, ids, isNew } = withEarlierWords(form, sketches, earlier);
+    const places = Uint32Array.from(rows.keys()).filter((place) => isNew[place]);
+    const added = {
+      sketches: taken(sketches, taken(rows, places, 1), SKETCH_BYTES),
+      ids: taken(ids, places, form.mechanism.m),
+    };
+    return {
+      upload: { ...upload, keypoints: taken(upload.keypoints, rows, 2), form: { ...form, ids } },
+      order: taken(order, rows, 1),
+      draws: { imageDigest, kind, features: places.length, sealed: sealedDraws(added, this.#secret) },
+    };
   }
 
   /** Raise ReleaseRefused if a dictionary was made from an image of the ledger. */

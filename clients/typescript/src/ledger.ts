@@ -12,6 +12,11 @@ export function chargeOf({ mechanism, features, charged = features }: Entry): Ch
   return { mechanism: mechanismOf(mechanism), features: charged };
 }
 
+/** Number of features of a release that left again with earlier words. */
+export function shownBefore({ features, charged = features }: Entry): number {
+  return features - charged;
+}
+
 /** A release that is entered nowhere, and its words that later ones are compared with; null: none. */
 export interface Made {
   entry: Entry;
@@ -97,7 +102,7 @@ function secondRelease(entry: Entry, first: Entry): string {
     .map((part) => part.split("=") as [string, string])
     .filter(([name, value]) => then.has(name) && then.get(name) !== value && !["choices", "secret"].includes(name))
     .map(([name, value]) => `${name} ${value} and not ${then.get(name)}`);
-  const others = entry.charged === first.charged ? "other features" : "other words of earlier releases";
+  const others = shownBefore(entry) + shownBefore(first) > 0 ? "other words of earlier releases" : "other features";
   const told = changed.length > 0 ? changed.join(", ") : others;
   return (
     `${entry.name} was already released with other choices (${first.parameters}): now ${told}; each release of one image ` +

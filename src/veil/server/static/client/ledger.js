@@ -7,6 +7,10 @@ import { SubsetMechanism } from "./mechanism.js";
 export function chargeOf({ mechanism, features, charged = features }) {
     return { mechanism: mechanismOf(mechanism), features: charged };
 }
+/** Number of features of a release that left again with earlier words. */
+export function shownBefore({ features, charged = features }) {
+    return features - charged;
+}
 const known = new Map();
 /** The mechanism with these parameters, one object for all releases: making it takes arithmetic with fractions. */
 function mechanismOf(parameters) {
@@ -79,7 +83,7 @@ function secondRelease(entry, first) {
         .map((part) => part.split("="))
         .filter(([name, value]) => then.has(name) && then.get(name) !== value && !["choices", "secret"].includes(name))
         .map(([name, value]) => `${name} ${value} and not ${then.get(name)}`);
-    const others = entry.charged === first.charged ? "other features" : "other words of earlier releases";
+    const others = shownBefore(entry) + shownBefore(first) > 0 ? "other words of earlier releases" : "other features";
     const told = changed.length > 0 ? changed.join(", ") : others;
     return (`${entry.name} was already released with other choices (${first.parameters}): now ${told}; each release of one image ` +
         "tells more about its descriptors, and their epsilons add up. Release it with the same choices, or allow a second release");
