@@ -175,7 +175,8 @@ def shown_bytes(browser: Browser) -> bytes:
 
 
 def opened(browser: Browser, server: Running, secret: str) -> None:
-    """The page with its map and photographs."""
+    """The page with its map and photographs; it jumps to its parts, as a click must not meet one that moves."""
+    browser.devtools("Emulation.setEmulatedMedia", features=[{"name": "prefers-reduced-motion", "value": "reduce"}])
     browser.open(f"{server.url}/#token={secret}")
     browser.wait(
         "return !document.getElementById('map-choice').hidden && document.querySelectorAll('.photograph img').length == 4"
