@@ -201,7 +201,7 @@ def repeats() -> dict[str, Any]:
             )
     return {
         "sketches": text(sketched(publish(image()).vectors, memoized(SECRET)).tobytes()),
-        "quantiles": [[value, float(ndtri(value))] for value in inverted],
+        "quantiles": [[repr(value), f"{ndtri(value):.13g}"] for value in inverted],
         "seal": [text(content := b"words that left before " * 20), text(_sealed(content, SECRET, nonce=bytes(range(16))))],
         "frames": rows,
     }
