@@ -5,7 +5,8 @@
 
 Each frame is extracted and protected here. Where the server has tiles of the map nothing leaves. Else words do, for which the
 camera must be known and which way is down in it, or subspaces, an obfuscation without proof, with --obfuscate. Every release is
-entered in the ledger of this device. Features that an earlier frame showed leave as they did then (docs/choose.md).
+entered in the ledger of this device. Frames of one view are near repeats: features that an earlier frame showed leave as they
+did then (docs/choose.md#near-repeats).
 """
 
 import argparse

@@ -1,10 +1,12 @@
-/** How long a release of 2,000 features takes with the bundled dictionary: `npm run build`, then `npm run benchmark`. */
+/** How long a release of 2,000 features takes, with the bundled dictionary and beside 50,000 features that left before: `npm run build`, then `npm run benchmark`. */
 
 import { readFileSync } from "node:fs";
+import { SKETCH_BYTES, compiledBits, plainBits } from "./dist/differing_bits.js";
 import { plainProducts, simdProducts } from "./dist/dot_products.js";
 import { Device, MemoryStore, readDictionary } from "./dist/index.js";
 import { utf8 } from "./dist/bytes.js";
 import { shake256 } from "./dist/digests.js";
+import { MOST_REMEMBERED } from "./dist/drawn.js";
 
 const FEATURES = 2000, BLOCK = 256, REPEATS = 5;
 const dictionary = await readDictionary(readFileSync(new URL("../../src/veil/data/codebook-sift-l2.npz", import.meta.url)));
@@ -32,9 +34,19 @@ function products(made) {
   for (let first = 0; first < dictionary.size; first += BLOCK) for (let row = 0; row < FEATURES; row++) find(row, first, BLOCK);
 }
 
+function compared(differing) {
+  for (let first = 0; first < MOST_REMEMBERED; first += BLOCK) {
+    for (let row = 0; row < FEATURES; row++) differing(row, first, Math.min(BLOCK, MOST_REMEMBERED - first));
+  }
+}
+
 const device = await Device.open(new MemoryStore());
 console.log(`${FEATURES} features, ${dictionary.size} words, least of ${REPEATS} runs, Node.js ${process.version}:`);
 console.log(`  products by plain loops  ${await least(() => products(plainProducts))} ms`);
 console.log(`  products by SIMD         ${await least(() => products(simdProducts))} ms`);
 console.log(`  nearest words            ${await least(() => dictionary.nearest(descriptors))} ms`);
-console.log(`  whole release            ${await least((turn) => device.release(image(turn), { epsilon: 8, dictionary }))} ms`);
+console.log(`  whole release            ${await least((turn) => device.release(image(turn), { epsilon: 8, dictionary }, { purpose: "map" }))} ms`);
+const earlier = shake256(utf8("earlier"), SKETCH_BYTES * MOST_REMEMBERED), sketches = earlier.slice(0, SKETCH_BYTES * FEATURES);
+for (const [name, differing] of [["plain loops  ", plainBits], ["WebAssembly  ", compiledBits]]) {
+  console.log(`  near repeats by ${name}  ${await least(() => compared(differing(sketches, earlier, BLOCK)))} ms`);
+}

@@ -68,5 +68,5 @@ def test_in_chromium(tmp_path: Path) -> None:
         server.shutdown()
         server.server_close()
     assert said["failed"] is None, said["failed"]
-    assert said["passed"] == ["keepsWhatItIsGiven", "tabsTakeTurns", "theTwinIsCaught"]
+    assert said["passed"] == ["keepsWhatItIsGiven", "tabsTakeTurns", "theTwinIsCaught", "framesKnowEachOther"]
     assert said["search"]["words"] == 16384

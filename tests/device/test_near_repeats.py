@@ -18,6 +18,8 @@ from veil.files.device import drawn
 from veil.forms import Subspaces
 from veil.ldp.budget import Budget
 from veil.ldp.composition import composed_epsilon
+from veil.mechanisms.repeats import DrawnFeatures
+from veil.randomness import Secret
 from worlds import features, generator, unit
 
 WORDS = veil.HideInWords(epsilon=5.0)
@@ -101,6 +103,36 @@ def test_the_oldest_are_forgotten_and_what_they_gave_is_not_drawn_anew(tmp_path:
     device.release(other, FORMS["subspaces"], purpose="localize")
     with pytest.raises(ReleaseRefused, match="other draws of earlier releases"):
         device.release(frame(1), FORMS["subspaces"], purpose="localize")
+
+
+def test_each_seal_is_opened_once_and_what_another_device_wrote_is_seen(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two devices on one ledger, in turns. Oracle: a device that is new for each frame, which has opened nothing before."""
+    opened: list[bytes] = []
+    read = drawn._read
+
+    def noted(blob: bytes, secret: Secret) -> DrawnFeatures:
+        opened.append(blob)
+        return read(blob, secret)
+
+    monkeypatch.setattr(drawn, "_read", noted)
+    home, other = tmp_path / "home", tmp_path / "other"
+    pair = [veil.Device(home), veil.Device(home)]
+    other.mkdir()
+    (other / "secret").write_bytes((home / "secret").read_bytes())
+    (other / "secret").chmod(0o600)
+    made = [pair[number % 2].release(frame(number), FORMS["subspaces"], purpose="localize") for number in range(6)]
+    assert all(60 <= one.shown_before <= 70 for one in made[1:])
+    assert len(opened) == 9 and len(set(opened)) == 5  # by one device frames 0 to 3, by the other one 0 to 4
+    anew = [veil.Device(other).release(frame(number), FORMS["subspaces"], purpose="localize") for number in range(6)]
+    assert [one.message for one in made] == [one.message for one in anew] and len(opened) == 9 + 15
+    # Draws that the ledger has forgotten are not used again, although they were opened.
+    monkeypatch.setattr(drawn, "MOST_REMEMBERED", 85)
+    far = replace(features(generator("elsewhere"), 80), image_digest=b"elsewhere".ljust(32, b"."))
+    pair[1].release(far, FORMS["subspaces"], purpose="localize")
+    assert pair[0].release(frame(6), FORMS["subspaces"], purpose="localize").shown_before == 0
+    assert sum(len(item) for item in pair[0]._drawn._opened.values()) <= 85
 
 
 def test_what_is_kept_is_sealed(tmp_path: Path) -> None:

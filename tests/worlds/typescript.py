@@ -10,22 +10,31 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
+from scipy.special import ndtri
 
 from veil.codebooks.codebook import Provenance
 from veil.codebooks.dictionary import Dictionary
+from veil.device.device import Device
+from veil.device.protection import HideInWords, Protection
 from veil.errors import RangeError
 from veil.extraction.picture import Picture
 from veil.features import Features
+from veil.files.device.drawn import _sealed
+from veil.files.device.secret import SECRET as SECRET_FILE
 from veil.geometry.camera import Camera
 from veil.ldp.composition import composed_epsilon
 from veil.ldp.mechanism import SCALE, SubsetMechanism
 from veil.ldp.rounding import outward, outward_percent
+from veil.mechanisms.public import publish
 from veil.mechanisms.release import privatize_words, pseudonym
+from veil.mechanisms.repeats import sketched
 from veil.mechanisms.words import randomized
 from veil.randomness import bernoulli, integers_below, memoized, subsets_below
 from veil.wire import encode
@@ -152,6 +161,52 @@ def releases() -> dict[str, Any]:
     }
 
 
+def frame(number: int) -> Features:
+    """Frame of a video: the picture with some noise. From frame 1 on feature 10 comes twice, and the last five are new."""
+    first = image()
+    noise = stream(f"noise of frame {number}", 40, 128) % 4 * (first.descriptors > 0) if number else 0
+    descriptors = (first.descriptors + noise).astype(np.uint8)
+    if number:
+        descriptors[34] = descriptors[10] + 1
+        descriptors[35:] = np.where(stream(f"new {number}", 5, 128) > 200, stream(f"values of new {number}", 5, 128), 1)
+    moved = first.keypoints + numbers(f"moved {number}", 80).reshape(40, 2).astype(np.float32)
+    return replace(
+        first,
+        descriptors=descriptors,
+        keypoints=np.minimum(moved, [639, 479]).astype(np.float32),
+        image_digest=hashlib.sha256(b"frame %d" % number).digest(),
+    )
+
+
+def repeats() -> dict[str, Any]:
+    """Sketches, a sealed text, and the frames of a video, as a device releases them that knows what left before."""
+    law = HideInWords(epsilon=6.0, dictionary=dictionary(floats=False))
+    frames, inverted = [frame(number) for number in range(4)], [*numbers("quantiles", 40).tolist(), 0.5, 1e-9, 1e-300]
+    rows = []
+    with TemporaryDirectory() as folder:
+        secret = Path(folder) / SECRET_FILE
+        secret.write_bytes(SECRET.key)
+        secret.chmod(0o600)
+        device = Device(folder)
+        for one in frames:
+            made = device.release(one, Protection(descriptors=law), purpose="localize")
+            rows.append(
+                {
+                    "keypoints": text(one.keypoints.astype("<f4").tobytes()),
+                    "descriptors": text(one.descriptors.tobytes()),
+                    "digest": one.image_digest.hex(),
+                    "shownBefore": made.shown_before,
+                    "bytes": text(made.message),
+                }
+            )
+    return {
+        "sketches": text(sketched(publish(image()).vectors, memoized(SECRET)).tobytes()),
+        "quantiles": [[repr(value), f"{ndtri(value):.13g}"] for value in inverted],
+        "seal": [text(content := b"words that left before " * 20), text(_sealed(content, SECRET, nonce=bytes(range(16))))],
+        "frames": rows,
+    }
+
+
 def compositions() -> list[dict[str, Any]]:
     rows = []
     for words, epsilon, m, count, delta in (
@@ -211,6 +266,7 @@ def vectors() -> str:
         "heads": heads(),
         "refusals": refusals(),
         "image": releases(),
+        "repeats": repeats(),
         "compositions": compositions(),
         "picture": {"rgb": text(pixels.tobytes()), "digest": Picture.of(pixels, {}, None).digest.hex()},
         "receipts": receipts(),

@@ -34,7 +34,7 @@ export function requireBudget({ unit, epsilon, delta }: Budget): void {
 
 /** Epsilon of all charges together at a budget's delta; never below the exact one. */
 export function spent(budget: Budget, charges: readonly Charge[]): number {
-  const counted = budget.unit === "point" ? charges.map(({ mechanism }) => ({ mechanism, features: 1 })) : charges;
+  const counted = budget.unit === "point" ? charges.map(({ mechanism, features }) => ({ mechanism, features: Math.min(features, 1) })) : charges;
   return composedEpsilon(counted, budget.delta);
 }
 

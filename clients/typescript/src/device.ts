@@ -5,14 +5,17 @@ import { encode } from "./codec.js";
 import { basicEpsilon, composedEpsilon } from "./composition.js";
 import type { Dictionary } from "./dictionary.js";
 import { sha256 } from "./digests.js";
+import { SKETCH_BYTES } from "./differing_bits.js";
+import { earlierDraws, sealedDraws } from "./drawn.js";
 import { InputError, ReleaseRefused } from "./errors.js";
-import { Ledger } from "./ledger.js";
+import { Ledger, type Made, shownBefore } from "./ledger.js";
 import { SubsetMechanism } from "./mechanism.js";
 import type { Upload, Vector } from "./message.js";
 import { shortest } from "./numbers.js";
 import { Secret, entropy } from "./randomness.js";
-import type { Entry, Store } from "./store.js";
-import { type Image, privatizeWords } from "./words.js";
+import { type Purpose, sketchDirections, sketched, withEarlierWords } from "./repeats.js";
+import type { Entry, Held, SealedDraws, Store } from "./store.js";
+import { type Image, type WordRelease, privatizeWords, taken } from "./words.js";
 
 /** Protection that sends each descriptor as a random subset of a public dictionary's words (Pittaluga and Zhuang 2023). */
 export interface HideInWords {
@@ -46,6 +49,8 @@ export interface DeviceRelease {
   medianError: number;
   /** `order[i]` is the row of the i-th released feature among the raw ones. */
   order: Uint32Array;
+  /** Number of features that left with the words of an earlier release. */
+  shownBefore: number;
   /** Sentences that the user should read. */
   notes: readonly string[];
 }
@@ -60,6 +65,7 @@ export class Device {
   /** Whether the secret was made now: nothing that was released under a lost one can be repeated. */
   readonly isNew: boolean;
   readonly #secret: Secret;
+  #directions: Float64Array | null = null;
 
   private constructor(secret: Secret, ledger: Ledger, isNew: boolean) {
     this.#secret = secret;
@@ -95,14 +101,18 @@ export class Device {
   /**
    * Protect one image in words, enter the release in the ledger, and return it with the message that may leave.
    *
-   * The same image and choices give the same bytes each time. `name` is for the ledger alone. Raises ReleaseRefused, and
-   * releases nothing, for a second, different release (unless `allowSecond`), beyond a budget, or with words made from one's
-   * own images; InputError if features and choices do not fit.
+   * The same image and choices give the same bytes each time. `name` is for the ledger alone. With `purpose` "localize"
+   * (default), features that left before leave again with their earlier words, of releases that were made so: it is for
+   * queries, bursts and video (docs/theory/release.md#near-repeats). "map" draws for each image by itself, as maps need it. An
+   * image that left before leaves as it did then, whatever is asked.
+   *
+   * Raises ReleaseRefused, and releases nothing, for a second, different release (unless `allowSecond`), beyond a budget, or
+   * with words made from one's own images; InputError if features and choices do not fit; VeilError if what is kept is damaged.
    */
   async release(
     image: Image,
     protection: HideInWords,
-    options: { name?: string; allowSecond?: boolean } = {},
+    options: { name?: string; allowSecond?: boolean; purpose?: Purpose } = {},
   ): Promise<DeviceRelease> {
     const { dictionary, epsilon, m = SUBSET_SIZE, featuresSent = null, delta = DELTA } = protection;
     const mechanism = new SubsetMechanism({ dictionarySize: dictionary.size, epsilon, m });
@@ -114,32 +124,71 @@ export class Device {
       { mechanism, dictionary, featuresSent, gravity, allowPrivateDictionary },
       this.#secret,
     );
-    const message = encode(made.upload);
-    const features = made.order.length;
-    const releasedAs = this.#secret.pseudonym(image.digest);
     const positions = gravity === null ? "positions" : `positions gravity=${gravity.map(shortest).join(",")}`;
-    const entry: Entry = {
-      imageDigest: hex(image.digest),
-      messageDigest: hex(sha256(message)),
-      releasedAs,
-      name: options.name || releasedAs,
-      parameters: `${made.parameters.text} secret=${this.fingerprint} ${positions}`,
-      features,
-      releasedAt: Date.now() / 1000,
-      mechanism: { dictionarySize: mechanism.dictionarySize, epsilon, m },
-    };
-    const charges = [{ mechanism, features }];
+    const charges = [{ mechanism, features: made.order.length }];
     const imageEpsilon = composedEpsilon(charges, delta);
-    const entered = await this.ledger.record(entry, { allowSecond: options.allowSecond ?? false });
+    const { allowSecond = false, name = "", purpose = "localize" } = options;
+    const entered = await this.ledger.record(
+      (held) => this.#beside(held, made, image, { name, positions, purpose }),
+      { allowSecond },
+    );
     return {
-      message,
-      releasedAs: entered.releasedAs,
-      upload: made.upload,
+      message: entered.message,
+      releasedAs: entered.entry.releasedAs,
+      upload: entered.upload,
       imageEpsilon,
       basicEpsilon: basicEpsilon(charges),
       medianError: median(made.quantizationError),
-      order: made.order,
+      order: entered.order,
+      shownBefore: shownBefore(entered.entry),
       notes: notes(mechanism, made.missing),
+    };
+  }
+
+  /** A release beside what is held: its message, in which features that left before may have their earlier words. */
+  #beside(
+    held: Held,
+    made: WordRelease,
+    image: Image,
+    { name, positions, purpose }: { name: string; positions: string; purpose: Purpose },
+  ): Made & { message: Uint8Array; upload: Upload; order: Uint32Array } {
+    const imageDigest = hex(image.digest);
+    const left = held.entries.filter((entry) => entry.imageDigest === imageDigest);
+    const leftAs = left.some((entry) => shownBefore(entry) > 0) ? "localize" : "map";
+    const isAgain = (left.length > 0 ? leftAs : purpose) === "localize"; // the image leaves as it did then
+    const { upload, order, draws } = isAgain ? this.#again(held.drawn, made, image) : { ...made, draws: null };
+    const message = encode(upload), releasedAs = this.#secret.pseudonym(image.digest);
+    const { dictionarySize, epsilon, m } = upload.form.mechanism;
+    const entry: Entry = {
+      imageDigest,
+      messageDigest: hex(sha256(message)),
+      releasedAs,
+      name: name || releasedAs,
+      parameters: `${made.parameters.text} secret=${this.fingerprint} ${positions}`,
+      features: order.length,
+      releasedAt: Date.now() / 1000,
+      mechanism: { dictionarySize, epsilon, m },
+      charged: draws === null ? order.length : draws.features,
+    };
+    return { entry, draws, message, upload, order };
+  }
+
+  /** A release with the earlier words of features that left before, and the words of the others, sealed. */
+  #again(drawn: readonly SealedDraws[], { upload, order, parameters }: WordRelease, image: Image) {
+    const imageDigest = hex(image.digest), kind = parameters.text, { form } = upload;
+    this.#directions ??= sketchDirections(this.#secret);
+    const sketches = sketched(taken(image.features.descriptors, order, 128), this.#directions);
+    const earlier = earlierDraws(drawn, kind, imageDigest, this.#secret);
+    const { rows, ids, isNew } = withEarlierWords(form, sketches, earlier);
+    const places = Uint32Array.from(rows.keys()).filter((place) => isNew[place]);
+    const added = {
+      sketches: taken(sketches, taken(rows, places, 1), SKETCH_BYTES),
+      ids: taken(ids, places, form.mechanism.m),
+    };
+    return {
+      upload: { ...upload, keypoints: taken(upload.keypoints, rows, 2), form: { ...form, ids } },
+      order: taken(order, rows, 1),
+      draws: { imageDigest, kind, features: places.length, sealed: sealedDraws(added, this.#secret) },
     };
   }
 

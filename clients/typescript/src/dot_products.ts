@@ -1,5 +1,7 @@
 /** Products of 8-bit rows in whole numbers, by WebAssembly's SIMD where the engine has it, else by plain loops: both exact. */
 
+import { ADD, AGAIN, BELOW, END, LOOP, STORE, assembled, constant, get, set, tee } from "./wasm.js";
+
 /** Products of descriptor `row` with `count` words from `first` on; the array is used again by the next call. */
 export type Products = (row: number, first: number, count: number) => Int32Array;
 
@@ -22,7 +24,6 @@ export function plainProducts(descriptors: Uint8Array, stored: Uint8Array, dim: 
   };
 }
 
-const PAGE = 1 << 16;
 const STEP = 16; // values that the loop takes at a time
 
 /** Products by SIMD; null where the engine has none, or where the page forbids it to compile (`wasm-unsafe-eval`). */
@@ -30,21 +31,15 @@ export function simdProducts(descriptors: Uint8Array, stored: Uint8Array, dim: n
   // Rows of 16-bit values, padded with zeros to whole steps: descriptors, words, then the products of a block.
   const width = STEP * Math.ceil(dim / STEP), rowBytes = 2 * width;
   const words = (descriptors.length / dim) * rowBytes, products = words + (stored.length / dim) * rowBytes;
-  let memory: WebAssembly.Memory, kernel: (...values: number[]) => void;
-  try {
-    memory = new WebAssembly.Memory({ initial: Math.ceil((products + 4 * block) / PAGE) });
-    const module = new WebAssembly.Module(KERNEL);
-    kernel = new WebAssembly.Instance(module, { a: { m: memory } }).exports.f as typeof kernel;
-  } catch {
-    return null;
-  }
-  const values = new Int16Array(memory.buffer, 0, products / 2);
+  const made = assembled(5, BODY, products + 4 * block);
+  if (made === null) return null;
+  const values = new Int16Array(made.buffer, 0, products / 2);
   spread(descriptors, dim, width, values.subarray(0, words / 2));
   spread(stored, dim, width, values.subarray(words / 2));
-  const out = new Int32Array(memory.buffer, products, block);
+  const out = new Int32Array(made.buffer, products, block);
   return (row, first, count) => {
     const start = words + first * rowBytes;
-    kernel(row * rowBytes, start, start + count * rowBytes, rowBytes, products);
+    made.run(row * rowBytes, start, start + count * rowBytes, rowBytes, products);
     return out;
   };
 }
@@ -54,14 +49,8 @@ function spread(rows: Uint8Array, dim: number, width: number, to: Int16Array): v
   for (let row = 0; row * dim < rows.length; row++) to.set(rows.subarray(row * dim, (row + 1) * dim), row * width);
 }
 
-const get = (local: number): number[] => [0x20, local];
-const set = (local: number): number[] => [0x21, local];
-const tee = (local: number): number[] => [0x22, local];
 const load = (offset: number): number[] => [0xfd, 0x00, 0x04, offset];
 const lane = (index: number): number[] => [0xfd, 0x1b, index];
-const constant = (value: number): number[] => [0x41, value];
-const section = (id: number, ...content: number[]): number[] => [id, content.length, ...content];
-const ADD = 0x6a, BELOW = 0x49, LOOP = [0x03, 0x40], AGAIN = [0x0d, 0x00], END = 0x0b, STORE = [0x36, 0x02, 0x00];
 const DOT = [0xfd, 0xba, 0x01]; // i32x4.dot_i16x8_s
 const ADD4 = [0xfd, 0xae, 0x01]; // i32x4.add
 const ZERO = [0xfd, 0x0c, ...new Array<number>(16).fill(0)]; // v128.const
@@ -89,18 +78,3 @@ const BODY = [
   END,
   END,
 ];
-
-/** A module (WebAssembly core specification, 5.5) that imports a memory as `a.m` and exports the function as `f`. */
-const KERNEL = Uint8Array.of(
-  ...[0x00, 0x61, 0x73, 0x6d, 0x01, 0x00, 0x00, 0x00],
-  ...section(1, 1, 0x60, 5, 0x7f, 0x7f, 0x7f, 0x7f, 0x7f, 0),
-  ...section(2, 1, 1, 0x61, 1, 0x6d, 0x02, 0x00, 1),
-  ...section(3, 1, 0),
-  ...section(7, 1, 1, 0x66, 0x00, 0),
-  ...[10, ...leb(BODY.length + 1 + leb(BODY.length).length), 1, ...leb(BODY.length), ...BODY],
-);
-
-/** A whole number below 2^14 in the encoding of WebAssembly. */
-function leb(value: number): number[] {
-  return value < 128 ? [value] : [(value & 127) | 128, value >> 7];
-}

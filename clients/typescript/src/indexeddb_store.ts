@@ -2,11 +2,11 @@
 
 import type { Budget } from "./budget.js";
 import { VeilError, needed } from "./errors.js";
-import type { Change, Entry, Held, Sending, Store } from "./store.js";
+import type { Change, Entry, Held, SealedDraws, Sending, Store } from "./store.js";
 
-const LAYOUT = 1;
-const SECRETS = "secrets", ENTRIES = "entries", BUDGETS = "budgets", SENDINGS = "sendings";
-const ALL = [SECRETS, ENTRIES, BUDGETS, SENDINGS];
+const LAYOUT = 2; // the first one had no words of earlier releases
+const SECRETS = "secrets", ENTRIES = "entries", BUDGETS = "budgets", DRAWN = "drawn", SENDINGS = "sendings";
+const ALL = [SECRETS, ENTRIES, BUDGETS, DRAWN, SENDINGS];
 
 /** A store under the name of a database of the page's origin. */
 export class IndexedDbStore implements Store {
@@ -30,7 +30,8 @@ export class IndexedDbStore implements Store {
     return new Promise((resolve, reject) => {
       const request = needed(globalThis.indexedDB, "indexedDB").open(name, LAYOUT);
       request.onupgradeneeded = () => {
-        for (const store of [SECRETS, ENTRIES, BUDGETS, SENDINGS]) {
+        const present = request.result.objectStoreNames;
+        for (const store of ALL.filter((name) => !present.contains(name))) {
           request.result.createObjectStore(store, { autoIncrement: true });
         }
       };
@@ -80,19 +81,21 @@ export class IndexedDbStore implements Store {
   }
 }
 
-function heldOf([secrets, entries, budgets, sendings]: unknown[][]): Held {
+function heldOf([secrets, entries, budgets, drawn, sendings]: unknown[][]): Held {
   return {
     secret: (secrets![0] as Uint8Array | undefined) ?? null,
     entries: entries as Entry[],
     budgets: budgets as Budget[],
+    drawn: drawn as SealedDraws[],
     sendings: sendings as Sending[],
   };
 }
 
-function write(transaction: IDBTransaction, { secret, entry, budgets, sendings }: Change<unknown>): void {
+function write(transaction: IDBTransaction, { secret, entry, budgets, drawn, sendings }: Change<unknown>): void {
   if (secret !== undefined) replace(transaction.objectStore(SECRETS), [secret]);
   if (entry !== undefined) transaction.objectStore(ENTRIES).add(entry);
   if (budgets !== undefined) replace(transaction.objectStore(BUDGETS), budgets);
+  if (drawn !== undefined) replace(transaction.objectStore(DRAWN), drawn);
   if (sendings !== undefined) replace(transaction.objectStore(SENDINGS), sendings);
 }
 

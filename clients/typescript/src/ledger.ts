@@ -2,13 +2,25 @@
 
 import { type Budget, type BudgetUnit, requireBudget, requireRoom } from "./budget.js";
 import type { Charge } from "./composition.js";
+import { remembered } from "./drawn.js";
 import { ReleaseRefused } from "./errors.js";
 import { SubsetMechanism } from "./mechanism.js";
-import type { Entry, Held, Store } from "./store.js";
+import type { Entry, Held, SealedDraws, Store } from "./store.js";
 
-/** The cost of a release: its features under its mechanism. */
-export function chargeOf({ mechanism, features }: Entry): Charge {
-  return { mechanism: mechanismOf(mechanism), features };
+/** The cost of a release: its features under its mechanism, but those that left again with earlier words. */
+export function chargeOf({ mechanism, features, charged = features }: Entry): Charge {
+  return { mechanism: mechanismOf(mechanism), features: charged };
+}
+
+/** Number of features of a release that left again with earlier words. */
+export function shownBefore({ features, charged = features }: Entry): number {
+  return features - charged;
+}
+
+/** A release that is entered nowhere, and its words that later ones are compared with; null: none. */
+export interface Made {
+  entry: Entry;
+  draws: SealedDraws | null;
 }
 
 const known = new Map<string, SubsetMechanism>();
@@ -30,17 +42,19 @@ export class Ledger {
   }
 
   /**
-   * Enter a release before its message is handed out; the entry that stands for it, which is an earlier one for equal bytes.
+   * Enter what `make` makes beside what is held, before its message is handed out.
    *
+   * It is given back with the entry that stands for it, which is an earlier one for equal bytes.
    * Equal bytes cost nothing. Raises ReleaseRefused for other bytes of an image that was released, unless `allowSecond` is
    * set: each release of one image tells more about its descriptors, and their epsilons add up. Raises ReleaseRefused too if a
-   * budget would be exceeded. Checks and entry are one transaction.
+   * budget would be exceeded. All of it is one transaction.
    */
-  async record(entry: Entry, { allowSecond = false } = {}): Promise<Entry> {
+  async record<T extends Made>(make: (held: Held) => T, { allowSecond = false } = {}): Promise<T> {
     return this.#store.transact((held) => {
+      const made = make(held), { entry, draws } = made;
       const same = held.entries.filter((other) => other.imageDigest === entry.imageDigest);
       const equal = same.find((other) => other.messageDigest === entry.messageDigest);
-      if (equal !== undefined) return { result: equal };
+      if (equal !== undefined) return { result: { ...made, entry: equal } };
       if (same.length > 0 && !allowSecond) throw new ReleaseRefused(secondRelease(entry, same[0]!));
       for (const budget of held.budgets) {
         const before = budget.unit === "image" ? same : held.entries;
@@ -48,7 +62,8 @@ export class Ledger {
       }
       const taken = same.some((other) => other.releasedAs === entry.releasedAs);
       const named = taken ? { ...entry, releasedAs: `${entry.releasedAs}-${entry.messageDigest.slice(0, 8)}` } : entry;
-      return { result: named, entry: named };
+      const drawn = draws === null ? held.drawn : remembered(held.drawn, draws);
+      return { result: { ...made, entry: named }, entry: named, drawn };
     });
   }
 
@@ -87,7 +102,8 @@ function secondRelease(entry: Entry, first: Entry): string {
     .map((part) => part.split("=") as [string, string])
     .filter(([name, value]) => then.has(name) && then.get(name) !== value && !["choices", "secret"].includes(name))
     .map(([name, value]) => `${name} ${value} and not ${then.get(name)}`);
-  const told = changed.length > 0 ? changed.join(", ") : "other features";
+  const others = shownBefore(entry) + shownBefore(first) > 0 ? "other words of earlier releases" : "other features";
+  const told = changed.length > 0 ? changed.join(", ") : others;
   return (
     `${entry.name} was already released with other choices (${first.parameters}): now ${told}; each release of one image ` +
     "tells more about its descriptors, and their epsilons add up. Release it with the same choices, or allow a second release"

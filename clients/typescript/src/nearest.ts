@@ -57,7 +57,8 @@ export function nearestOfFloats(descriptors: Uint8Array, stored: Float32Array, d
   return { words, distances: distances(descriptors, unit, dim, words) };
 }
 
-function rowLengths(rows: Uint8Array | Float32Array, dim: number): Float64Array {
+/** Length of each row. */
+export function rowLengths(rows: Uint8Array | Float32Array, dim: number): Float64Array {
   const out = new Float64Array(rows.length / dim);
   for (let row = 0; row < out.length; row++) {
     let sum = 0;

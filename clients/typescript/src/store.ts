@@ -1,4 +1,4 @@
-/** What a device keeps: its secret, the ledger of its releases, budgets, and what it sent. */
+/** What a device keeps: its secret, the ledger of its releases, budgets, words that left, and what it sent. */
 
 import type { Budget } from "./budget.js";
 import type { MechanismParameters } from "./mechanism.js";
@@ -18,6 +18,18 @@ export interface Entry {
   /** Seconds since 1970 (UTC). */
   releasedAt: number;
   mechanism: MechanismParameters;
+  /** Number of features that words were drawn for anew; where it is missing, all. */
+  charged?: number;
+}
+
+/** Words of the new features of one release, which later ones are compared with (docs/theory/release.md#near-repeats). */
+export interface SealedDraws {
+  imageDigest: string;
+  /** What was chosen, as text: words of other choices are not compared. */
+  kind: string;
+  features: number;
+  /** Sketches and words, for the secret's holder alone. */
+  sealed: Uint8Array;
 }
 
 /** One message for one map of a server. */
@@ -38,6 +50,7 @@ export interface Held {
   secret: Uint8Array | null;
   entries: readonly Entry[];
   budgets: readonly Budget[];
+  drawn: readonly SealedDraws[];
   sendings: readonly Sending[];
 }
 
@@ -47,6 +60,7 @@ export interface Change<T> {
   secret?: Uint8Array;
   entry?: Entry;
   budgets?: readonly Budget[];
+  drawn?: readonly SealedDraws[];
   sendings?: readonly Sending[];
 }
 
@@ -62,7 +76,7 @@ export interface Store {
 
 /** A store in memory, for tests; with the page its secret is lost, and with it the memory of what was released. */
 export class MemoryStore implements Store {
-  #held: Held = { secret: null, entries: [], budgets: [], sendings: [] };
+  #held: Held = { secret: null, entries: [], budgets: [], drawn: [], sendings: [] };
 
   async transact<T>(decide: (held: Held) => Change<T>): Promise<T> {
     const { result, entry, ...changed } = decide(structuredClone(this.#held));

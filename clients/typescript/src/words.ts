@@ -81,13 +81,11 @@ export function privatizeWords(image: Image, choices: WordChoices, randomness: R
   const contexts = numbered(sent, (row, repeat) => concatenated(opening, row, utf8(`|${repeat}`)));
   const ids = new Uint32Array(order.length * mechanism.m);
   contexts.forEach((context, i) => ids.set(randomized(near.words[i]!, mechanism, randomness, context), i * mechanism.m));
-  const keypoints = new Float32Array(2 * order.length);
-  order.forEach((row, i) => keypoints.set(features.keypoints.subarray(2 * row, 2 * row + 2), 2 * i));
   return {
     upload: {
       kind: "positions",
       camera: image.camera,
-      keypoints,
+      keypoints: taken(features.keypoints, order, 2),
       form: { ids, mechanism, space, dictionary: dictionary.digest },
       gravity: choices.gravity,
     },
@@ -135,6 +133,13 @@ function numbered(rows: readonly Uint8Array[], context: (row: Uint8Array, repeat
     counts.set(key, repeat + 1);
     return context(row, repeat);
   });
+}
+
+/** Rows of `width` values each, in the order given. */
+export function taken<T extends Uint8Array | Uint32Array | Float32Array>(values: T, rows: Uint32Array, width: number): T {
+  const out = new (values.constructor as new (length: number) => T)(rows.length * width);
+  rows.forEach((row, i) => out.set(values.subarray(row * width, row * width + width), i * width));
+  return out;
 }
 
 /** Position and descriptor of each feature as bytes. */

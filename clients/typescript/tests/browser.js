@@ -84,6 +84,37 @@ async function tabsTakeTurns() {
   expect(after === 60, "and changes nothing");
 }
 
+/** A frame shows what the one before did: its words are in the store, which an older layout lacked, and tabs share them. */
+async function framesKnowEachOther() {
+  await madeBefore("older", ["secrets", "entries", "budgets", "sendings"]);
+  const [left, right] = await Promise.all([1, 2].map(() => IndexedDbStore.open("older")));
+  const tabs = await Promise.all([left, right].map((store) => Device.open(store)));
+  expect(tabs.every(({ isNew }) => !isNew), "the secret of the older layout is there");
+  const made = await Promise.all([tabs[0].release(image, protection), tabs[1].release(frameOf(1), protection)]);
+  expect(made.map(({ shownBefore }) => shownBefore).sort((a, b) => a - b).join() === "0,40", "one of two has the other's words");
+  left.close();
+  const later = await (await Device.open(await IndexedDbStore.open("older"))).release(frameOf(2), protection);
+  expect(later.shownBefore === 40, "and so has a frame after a reload");
+}
+
+/** The picture of another digest. */
+function frameOf(number) {
+  return { ...image, digest: new Uint8Array(32).fill(number) };
+}
+
+/** A database of layout 1 with some object stores and a secret. */
+function madeBefore(name, stores) {
+  return new Promise((resolve, reject) => {
+    const request = indexedDB.open(name, 1);
+    request.onupgradeneeded = () => {
+      for (const store of stores) request.result.createObjectStore(store, { autoIncrement: true });
+      request.transaction.objectStore("secrets").add(secret);
+    };
+    request.onsuccess = () => resolve(request.result.close());
+    request.onerror = () => reject(request.error);
+  });
+}
+
 /** How many of 60 changes that several stores make at once are kept. */
 async function counted(stores) {
   const count = (held) => ({ result: null, sendings: [...held.sendings, held.sendings.length] });
@@ -118,7 +149,7 @@ async function searchesFast() {
 
 const said = { passed: [], failed: null, search: null };
 try {
-  for (const test of [keepsWhatItIsGiven, tabsTakeTurns, theTwinIsCaught]) {
+  for (const test of [keepsWhatItIsGiven, tabsTakeTurns, theTwinIsCaught, framesKnowEachOther]) {
     await test();
     said.passed.push(test.name);
   }

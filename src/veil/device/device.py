@@ -16,7 +16,7 @@ from veil.device.protection import HideInWords, Made, Protection, make, position
 from veil.device.purpose import Purpose, usual_protection
 from veil.errors import InputError, ReleaseRefused, Remedy
 from veil.features import Features
-from veil.files.device.drawn import SealedDraws, opened_draws, read_draws, sealed_draws
+from veil.files.device.drawn import DrawnReader, SealedDraws, opened_draws, sealed_draws
 from veil.files.device.home import home
 from veil.files.device.ledger import Entry, Ledger, connected, record_all, require_enterable, require_secret
 from veil.files.device.secret import load_secret
@@ -83,6 +83,7 @@ class Device:
         made: list[str] = []
         self._secret = load_secret(place, on_new=made.append, replace_lost=replace_lost)
         self.ledger = Ledger(place)
+        self._drawn = DrawnReader(self._secret)
         self._public: str | None = None  # digest of the dictionary that was compared with all images of the ledger
         if not made and self.ledger.is_new:
             path = self.ledger.path
@@ -190,7 +191,7 @@ class Device:
         sketches = sketched(publish(sent).vectors, source)
         places = normalized_keypoints(sent) if isinstance(protection.lines, HideInLines) else None
         with connected(self.ledger.path, mode="ro") as connection:
-            earlier = read_draws(connection, kind, image, self._secret)
+            earlier = self._drawn.earlier(connection, kind, image)
         for entry in pending:
             if entry.image_digest == image:
                 break

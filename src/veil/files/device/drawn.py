@@ -39,7 +39,7 @@ def sealed_draws(drawn: DrawnFeatures, kind: str, secret: Secret) -> SealedDraws
     if drawn.lines is not None:
         arrays |= {name: getattr(drawn.lines, name) for name in _LINES}
     np.savez(buffer, **arrays)  # type: ignore[arg-type]
-    return kind, len(drawn), _sealed(buffer.getvalue(), secret)
+    return kind, len(drawn), _sealed(buffer.getvalue(), secret, os.urandom(_NONCE))
 
 
 def insert_draws(connection: sqlite3.Connection, image_digest: str, message_digest: str, draws: SealedDraws) -> None:
@@ -53,19 +53,31 @@ def insert_draws(connection: sqlite3.Connection, image_digest: str, message_dige
             return
 
 
-def read_draws(connection: sqlite3.Connection, kind: str, image_digest: str, secret: Secret) -> list[DrawnFeatures]:
-    """Draws of a kind that were remembered before this image left first, oldest first.
+class DrawnReader:
+    """A reader of what ledgers remember, under one secret: it opens each seal once, and keeps what the ledger still holds."""
 
-    Its own and later ones are left out, so that the same image leaves again as it did. Raises ValueError for what another
-    secret sealed.
-    """
-    rows = connection.execute("SELECT image_digest, sealed FROM drawn WHERE kind = ? ORDER BY rowid", (kind,)).fetchall()
-    drawn = []
-    for digest, blob in rows:
-        if digest == image_digest:
-            break
-        drawn.append(_read(blob, secret))
-    return drawn
+    def __init__(self, secret: Secret) -> None:
+        self._secret = secret
+        self._opened: dict[bytes, DrawnFeatures] = {}  # by the tag of the seal, which no other content has
+
+    def earlier(self, connection: sqlite3.Connection, kind: str, image_digest: str) -> list[DrawnFeatures]:
+        """Draws of a kind that were remembered before this image left first, oldest first.
+
+        Its own and later ones are left out, so that the same image leaves again as it did. Raises ValueError for what another
+        secret sealed.
+        """
+        facts = f"SELECT rowid, image_digest, substr(sealed, -{_TAG}) FROM drawn WHERE kind = ? ORDER BY rowid"
+        rows = connection.execute(facts, (kind,)).fetchall()
+        opened, drawn = {tag: self._opened[tag] for _, _, tag in rows if tag in self._opened}, []
+        for rowid, digest, tag in rows:
+            if digest == image_digest:
+                break
+            if tag not in opened:
+                (blob,) = connection.execute("SELECT sealed FROM drawn WHERE rowid = ?", (rowid,)).fetchone()
+                opened[tag] = _read(blob, self._secret)
+            drawn.append(opened[tag])
+        self._opened = opened
+        return drawn
 
 
 def opened_draws(draws: SealedDraws, secret: Secret) -> DrawnFeatures:
@@ -81,9 +93,8 @@ def _read(blob: bytes, secret: Secret) -> DrawnFeatures:
     return DrawnFeatures(sketches=draws.pop("sketches"), draws=draws, lines=lines)
 
 
-def _sealed(content: bytes, secret: Secret) -> bytes:
-    """A nonce, the content under a stream of SHAKE-256 keyed by the secret, and a tag of both."""
-    nonce = os.urandom(_NONCE)
+def _sealed(content: bytes, secret: Secret, nonce: bytes) -> bytes:
+    """The nonce, the content under a stream of SHAKE-256 keyed by the secret, and a tag of both."""
     hidden = nonce + _under_stream(content, nonce, secret)
     return hidden + _tag(hidden, secret)
 

@@ -188,7 +188,7 @@ class Entry:
     - `mechanism`: the law of the words; None for a form without an epsilon (subspaces).
     - `chosen`: the features that left, where they were chosen one by one. It is not read with other facts, see `Ledger.chosen`.
     - `charged`: number of features that words were drawn for anew; None: all.
-    - `draws`: of new features, which later releases are compared with; None keeps none. See `drawn.read_draws`.
+    - `draws`: of new features, which later releases are compared with; None keeps none. See `drawn.DrawnReader`.
     """
 
     image_digest: str

@@ -34,8 +34,8 @@ const tasks = {
     }
     device ??= await Device.open(await IndexedDbStore.open());
     const made = await device.release({ ...image, camera }, { epsilon, dictionary: words }, { name, allowSecond });
-    const { message, upload, imageEpsilon, basicEpsilon, notes } = made;
-    return { message, positions: upload.keypoints, imageEpsilon, basicEpsilon, notes };
+    const { message, upload, imageEpsilon, basicEpsilon, shownBefore, notes } = made;
+    return { message, positions: upload.keypoints, imageEpsilon, basicEpsilon, shownBefore, notes };
   },
 };
 

@@ -223,7 +223,9 @@ async function release(allowSecond) {
   drawSeen(part("seen"), now.photograph, made.positions);
   const bytes = made.message.length.toLocaleString("en");
   part("message-size").textContent = `${bytes} bytes`;
-  part("message-facts").textContent = `with epsilon ${epsilon} of each feature. This is the whole request's body.`;
+  const again = made.shownBefore.toLocaleString("en");
+  const repeats = made.shownBefore > 0 ? ` ${again} features left before, and have the words that they had then.` : "";
+  part("message-facts").textContent = `with epsilon ${epsilon} of each feature. This is the whole request's body.${repeats}`;
   showMessage(made.message, part("parts"), part("bytes"));
   part("message-digest").textContent = hex(sha256(made.message));
   part("send").textContent = `Send these ${bytes} bytes`;

@@ -21,7 +21,7 @@ export function requireBudget({ unit, epsilon, delta }) {
 }
 /** Epsilon of all charges together at a budget's delta; never below the exact one. */
 export function spent(budget, charges) {
-    const counted = budget.unit === "point" ? charges.map(({ mechanism }) => ({ mechanism, features: 1 })) : charges;
+    const counted = budget.unit === "point" ? charges.map(({ mechanism, features }) => ({ mechanism, features: Math.min(features, 1) })) : charges;
     return composedEpsilon(counted, budget.delta);
 }
 /** Raise ReleaseRefused if the release `more` of the image called `name` would exceed a budget beside `charges`. */

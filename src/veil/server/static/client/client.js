@@ -73,8 +73,8 @@ export class VeilClient {
     /**
      * Give a message to a map, by its id or name; a name must be looked up before the message is noted.
      *
-     * It waits in the store until the server has acknowledged it, so that a retry (`send`) sends the same bytes; the same message
-     * again is the same contribution.
+     * Release it with `purpose` "map": images of a map match by their draws. It waits in the store until the server has
+     * acknowledged it, so that a retry (`send`) sends the same bytes; the same message again is the same contribution.
      */
     async contribute(map, message) {
         requireMessage(message);

@@ -3,12 +3,15 @@ import { hex } from "./bytes.js";
 import { encode } from "./codec.js";
 import { basicEpsilon, composedEpsilon } from "./composition.js";
 import { sha256 } from "./digests.js";
+import { SKETCH_BYTES } from "./differing_bits.js";
+import { earlierDraws, sealedDraws } from "./drawn.js";
 import { InputError, ReleaseRefused } from "./errors.js";
-import { Ledger } from "./ledger.js";
+import { Ledger, shownBefore } from "./ledger.js";
 import { SubsetMechanism } from "./mechanism.js";
 import { shortest } from "./numbers.js";
 import { Secret, entropy } from "./randomness.js";
-import { privatizeWords } from "./words.js";
+import { sketchDirections, sketched, withEarlierWords } from "./repeats.js";
+import { privatizeWords, taken } from "./words.js";
 const SUBSET_SIZE = 2, DELTA = 1e-6;
 // Probability of being the true word above which a sent word is no longer hidden among others.
 const MAX_POSTERIOR = 0.25;
@@ -18,6 +21,7 @@ export class Device {
     /** Whether the secret was made now: nothing that was released under a lost one can be repeated. */
     isNew;
     #secret;
+    #directions = null;
     constructor(secret, ledger, isNew) {
         this.#secret = secret;
         this.ledger = ledger;
@@ -48,9 +52,13 @@ export class Device {
     /**
      * Protect one image in words, enter the release in the ledger, and return it with the message that may leave.
      *
-     * The same image and choices give the same bytes each time. `name` is for the ledger alone. Raises ReleaseRefused, and
-     * releases nothing, for a second, different release (unless `allowSecond`), beyond a budget, or with words made from one's
-     * own images; InputError if features and choices do not fit.
+     * The same image and choices give the same bytes each time. `name` is for the ledger alone. With `purpose` "localize"
+     * (default), features that left before leave again with their earlier words, of releases that were made so: it is for
+     * queries, bursts and video (docs/theory/release.md#near-repeats). "map" draws for each image by itself, as maps need it. An
+     * image that left before leaves as it did then, whatever is asked.
+     *
+     * Raises ReleaseRefused, and releases nothing, for a second, different release (unless `allowSecond`), beyond a budget, or
+     * with words made from one's own images; InputError if features and choices do not fit; VeilError if what is kept is damaged.
      */
     async release(image, protection, options = {}) {
         const { dictionary, epsilon, m = SUBSET_SIZE, featuresSent = null, delta = DELTA } = protection;
@@ -60,32 +68,61 @@ export class Device {
         if (!allowPrivateDictionary)
             await this.#requirePublic(dictionary);
         const made = privatizeWords(image, { mechanism, dictionary, featuresSent, gravity, allowPrivateDictionary }, this.#secret);
-        const message = encode(made.upload);
-        const features = made.order.length;
-        const releasedAs = this.#secret.pseudonym(image.digest);
         const positions = gravity === null ? "positions" : `positions gravity=${gravity.map(shortest).join(",")}`;
-        const entry = {
-            imageDigest: hex(image.digest),
-            messageDigest: hex(sha256(message)),
-            releasedAs,
-            name: options.name || releasedAs,
-            parameters: `${made.parameters.text} secret=${this.fingerprint} ${positions}`,
-            features,
-            releasedAt: Date.now() / 1000,
-            mechanism: { dictionarySize: mechanism.dictionarySize, epsilon, m },
-        };
-        const charges = [{ mechanism, features }];
+        const charges = [{ mechanism, features: made.order.length }];
         const imageEpsilon = composedEpsilon(charges, delta);
-        const entered = await this.ledger.record(entry, { allowSecond: options.allowSecond ?? false });
+        const { allowSecond = false, name = "", purpose = "localize" } = options;
+        const entered = await this.ledger.record((held) => this.#beside(held, made, image, { name, positions, purpose }), { allowSecond });
         return {
-            message,
-            releasedAs: entered.releasedAs,
-            upload: made.upload,
+            message: entered.message,
+            releasedAs: entered.entry.releasedAs,
+            upload: entered.upload,
             imageEpsilon,
             basicEpsilon: basicEpsilon(charges),
             medianError: median(made.quantizationError),
-            order: made.order,
+            order: entered.order,
+            shownBefore: shownBefore(entered.entry),
             notes: notes(mechanism, made.missing),
+        };
+    }
+    /** A release beside what is held: its message, in which features that left before may have their earlier words. */
+    #beside(held, made, image, { name, positions, purpose }) {
+        const imageDigest = hex(image.digest);
+        const left = held.entries.filter((entry) => entry.imageDigest === imageDigest);
+        const leftAs = left.some((entry) => shownBefore(entry) > 0) ? "localize" : "map";
+        const isAgain = (left.length > 0 ? leftAs : purpose) === "localize"; // the image leaves as it did then
+        const { upload, order, draws } = isAgain ? this.#again(held.drawn, made, image) : { ...made, draws: null };
+        const message = encode(upload), releasedAs = this.#secret.pseudonym(image.digest);
+        const { dictionarySize, epsilon, m } = upload.form.mechanism;
+        const entry = {
+            imageDigest,
+            messageDigest: hex(sha256(message)),
+            releasedAs,
+            name: name || releasedAs,
+            parameters: `${made.parameters.text} secret=${this.fingerprint} ${positions}`,
+            features: order.length,
+            releasedAt: Date.now() / 1000,
+            mechanism: { dictionarySize, epsilon, m },
+            charged: draws === null ? order.length : draws.features,
+        };
+        return { entry, draws, message, upload, order };
+    }
+    /** A release with the earlier words of features that left before, and the words of the others, sealed. */
+    #again(drawn, { upload, order, parameters }, image) {
+        const imageDigest = hex(image.digest), kind = parameters.text, { form } = upload;
+        this.#directions ??= sketchDirections(this.#secret);
+        const sketches = sketched(taken(image.features.descriptors, order, 128), this.#directions);
+        const earlier = earlierDraws(drawn, kind, imageDigest, this.#secret);
+        const { rows, ids, isNew } = withEarlierWords(form, sketches, earlier);
+        const places = Uint32Array.from(rows.keys()).filter((place) => isNew[place]);
+        const added = {
+            sketches: taken(sketches, taken(rows, places, 1), SKETCH_BYTES),
+            ids: taken(ids, places, form.mechanism.m),
+        };
+        return {
+            upload: { ...upload, keypoints: taken(upload.keypoints, rows, 2), form: { ...form, ids } },
+            order: taken(order, rows, 1),
+            draws: { imageDigest, kind, features: places.length, sealed: sealedDraws(added, this.#secret) },
         };
     }
     /** Raise ReleaseRefused if a dictionary was made from an image of the ledger. */

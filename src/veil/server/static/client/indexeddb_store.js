@@ -1,8 +1,8 @@
 /** A store in the browser's IndexedDB. Every script of the page's origin can read it, the secret too. */
 import { VeilError, needed } from "./errors.js";
-const LAYOUT = 1;
-const SECRETS = "secrets", ENTRIES = "entries", BUDGETS = "budgets", SENDINGS = "sendings";
-const ALL = [SECRETS, ENTRIES, BUDGETS, SENDINGS];
+const LAYOUT = 2; // the first one had no words of earlier releases
+const SECRETS = "secrets", ENTRIES = "entries", BUDGETS = "budgets", DRAWN = "drawn", SENDINGS = "sendings";
+const ALL = [SECRETS, ENTRIES, BUDGETS, DRAWN, SENDINGS];
 /** A store under the name of a database of the page's origin. */
 export class IndexedDbStore {
     #database;
@@ -23,7 +23,8 @@ export class IndexedDbStore {
         return new Promise((resolve, reject) => {
             const request = needed(globalThis.indexedDB, "indexedDB").open(name, LAYOUT);
             request.onupgradeneeded = () => {
-                for (const store of [SECRETS, ENTRIES, BUDGETS, SENDINGS]) {
+                const present = request.result.objectStoreNames;
+                for (const store of ALL.filter((name) => !present.contains(name))) {
                     request.result.createObjectStore(store, { autoIncrement: true });
                 }
             };
@@ -72,21 +73,24 @@ export class IndexedDbStore {
         this.#database.close();
     }
 }
-function heldOf([secrets, entries, budgets, sendings]) {
+function heldOf([secrets, entries, budgets, drawn, sendings]) {
     return {
         secret: secrets[0] ?? null,
         entries: entries,
         budgets: budgets,
+        drawn: drawn,
         sendings: sendings,
     };
 }
-function write(transaction, { secret, entry, budgets, sendings }) {
+function write(transaction, { secret, entry, budgets, drawn, sendings }) {
     if (secret !== undefined)
         replace(transaction.objectStore(SECRETS), [secret]);
     if (entry !== undefined)
         transaction.objectStore(ENTRIES).add(entry);
     if (budgets !== undefined)
         replace(transaction.objectStore(BUDGETS), budgets);
+    if (drawn !== undefined)
+        replace(transaction.objectStore(DRAWN), drawn);
     if (sendings !== undefined)
         replace(transaction.objectStore(SENDINGS), sendings);
 }

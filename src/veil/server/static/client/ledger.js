@@ -1,10 +1,15 @@
 /** The ledger: what was released, entered before its bytes are handed out, and what is refused because of it. */
 import { requireBudget, requireRoom } from "./budget.js";
+import { remembered } from "./drawn.js";
 import { ReleaseRefused } from "./errors.js";
 import { SubsetMechanism } from "./mechanism.js";
-/** The cost of a release: its features under its mechanism. */
-export function chargeOf({ mechanism, features }) {
-    return { mechanism: mechanismOf(mechanism), features };
+/** The cost of a release: its features under its mechanism, but those that left again with earlier words. */
+export function chargeOf({ mechanism, features, charged = features }) {
+    return { mechanism: mechanismOf(mechanism), features: charged };
+}
+/** Number of features of a release that left again with earlier words. */
+export function shownBefore({ features, charged = features }) {
+    return features - charged;
 }
 const known = new Map();
 /** The mechanism with these parameters, one object for all releases: making it takes arithmetic with fractions. */
@@ -21,18 +26,20 @@ export class Ledger {
         this.#store = store;
     }
     /**
-     * Enter a release before its message is handed out; the entry that stands for it, which is an earlier one for equal bytes.
+     * Enter what `make` makes beside what is held, before its message is handed out.
      *
+     * It is given back with the entry that stands for it, which is an earlier one for equal bytes.
      * Equal bytes cost nothing. Raises ReleaseRefused for other bytes of an image that was released, unless `allowSecond` is
      * set: each release of one image tells more about its descriptors, and their epsilons add up. Raises ReleaseRefused too if a
-     * budget would be exceeded. Checks and entry are one transaction.
+     * budget would be exceeded. All of it is one transaction.
      */
-    async record(entry, { allowSecond = false } = {}) {
+    async record(make, { allowSecond = false } = {}) {
         return this.#store.transact((held) => {
+            const made = make(held), { entry, draws } = made;
             const same = held.entries.filter((other) => other.imageDigest === entry.imageDigest);
             const equal = same.find((other) => other.messageDigest === entry.messageDigest);
             if (equal !== undefined)
-                return { result: equal };
+                return { result: { ...made, entry: equal } };
             if (same.length > 0 && !allowSecond)
                 throw new ReleaseRefused(secondRelease(entry, same[0]));
             for (const budget of held.budgets) {
@@ -41,7 +48,8 @@ export class Ledger {
             }
             const taken = same.some((other) => other.releasedAs === entry.releasedAs);
             const named = taken ? { ...entry, releasedAs: `${entry.releasedAs}-${entry.messageDigest.slice(0, 8)}` } : entry;
-            return { result: named, entry: named };
+            const drawn = draws === null ? held.drawn : remembered(held.drawn, draws);
+            return { result: { ...made, entry: named }, entry: named, drawn };
         });
     }
     /** All releases, oldest first. */
@@ -75,7 +83,8 @@ function secondRelease(entry, first) {
         .map((part) => part.split("="))
         .filter(([name, value]) => then.has(name) && then.get(name) !== value && !["choices", "secret"].includes(name))
         .map(([name, value]) => `${name} ${value} and not ${then.get(name)}`);
-    const told = changed.length > 0 ? changed.join(", ") : "other features";
+    const others = shownBefore(entry) + shownBefore(first) > 0 ? "other words of earlier releases" : "other features";
+    const told = changed.length > 0 ? changed.join(", ") : others;
     return (`${entry.name} was already released with other choices (${first.parameters}): now ${told}; each release of one image ` +
         "tells more about its descriptors, and their epsilons add up. Release it with the same choices, or allow a second release");
 }

@@ -47,7 +47,8 @@ export function nearestOfFloats(descriptors, stored, dim) {
     }
     return { words, distances: distances(descriptors, unit, dim, words) };
 }
-function rowLengths(rows, dim) {
+/** Length of each row. */
+export function rowLengths(rows, dim) {
     const out = new Float64Array(rows.length / dim);
     for (let row = 0; row < out.length; row++) {
         let sum = 0;
