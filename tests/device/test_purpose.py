@@ -33,7 +33,7 @@ def test_what_leaves_to_be_localized_are_words_and_gravity(tmp_path: Path) -> No
     device = veil.Device(tmp_path)
     release = device.release(photograph(), gravity=DOWN)
     upload = veil.decode(release.message)
-    assert isinstance(upload, veil.Upload) and isinstance(upload.form, Subsets)
+    assert isinstance(upload, veil.Upload) and isinstance(upload.form, Subsets) and upload.gravity is not None
     assert upload.form.mechanism.epsilon == EPSILON == 5 and upload.form.m == 2 and len(upload) == 60
     np.testing.assert_allclose(upload.gravity, [0, 1, 0])
     assert FEATURES == 1000 and [entry.charge is not None for entry in device.ledger.entries()] == [True]
