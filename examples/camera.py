@@ -1,12 +1,10 @@
 """A camera that localizes itself through a server which cannot see what it sees: poses are printed as they come.
 
-    python examples/camera.py http://127.0.0.1:8700 --map lobby --token-file robot.token             # the first webcam
-    python examples/camera.py http://127.0.0.1:8700 --map lobby --token-file robot.token photos/     # a folder as a camera
+    python examples/camera.py http://127.0.0.1:8700 photos/ --map lobby --token-file robot.token   # 0: the first webcam
 
-Each frame is extracted and protected here. Where the server has tiles of the map nothing leaves. Else words do, for which the
-camera must be known and which way is down in it, or subspaces, an obfuscation without proof, with --obfuscate. Every release is
-entered in the ledger of this device. Frames of one view are near repeats: features that an earlier frame showed leave as they
-did then (docs/choose.md#near-repeats).
+Where the server has tiles of the map nothing leaves. Else words do, for which the camera and its gravity must be known, or with
+--obfuscate subspaces, an obfuscation without proof. The ledger of this device notes every release. Features that an earlier frame
+showed leave as they did then (docs/choose.md#near-repeats).
 """
 
 import argparse
@@ -43,11 +41,10 @@ parser.add_argument("--obfuscate", action="store_true", help="send subspaces")
 parser.add_argument("--every", type=float, default=2.0, metavar="SECONDS")
 asked = parser.parse_args()
 with veil.Client(asked.server, asked.token_file.read_text().strip()) as client:
-    where = client.map(asked.map)
     protection = veil.Protection(descriptors=veil.HideInSubspaces()) if asked.obfuscate else None
-    down = np.array([float(value) for value in asked.gravity.split(",")]) if asked.gravity else None
+    down = np.array(asked.gravity.split(","), dtype=float) if asked.gravity else None
     for name, seen in frames(asked.source, asked.every):
         size = seen.camera.width_px, seen.camera.height_px
         camera = veil.Camera.parse(asked.camera, *size) if asked.camera else None
-        features = veil.extract(seen, camera=camera)
-        print(f"{name}: {client.localize(where.id, features, protection, gravity=down, name=name)}", flush=True)
+        answer = client.localize(asked.map, veil.extract(seen, camera=camera), protection, gravity=down, name=name)
+        print(f"{name}: {answer}", flush=True)

@@ -127,7 +127,10 @@ def test_json_on_standard_output_stands_alone_and_is_documented(
     work = at_home
     commands: list[tuple[list, set[str]]] = [
         (["extract", work / "query", "-o", tmp_path / "f.h5", "--max-features", 50], {"images", "name", "features", "space"}),
-        (["privatize", work / "query.h5", "-o", tmp_path / "up"], {"profile", "releases", "name", "file", "features", "bytes"}),
+        (
+            ["privatize", work / "query.h5", "-o", tmp_path / "up", "--for", "map"],
+            {"profile", "releases", "name", "file", "features", "bytes"},
+        ),
         (
             ["localize", work / "map", query(work)],
             {"queries", "name", "status", "cam_from_world", "log10_nfa", "covariance", "turn_deviation_deg"},

@@ -137,7 +137,7 @@ def test_repeating_repeats_and_second_choices_are_refused(work: Path, tmp_path: 
     assert run("privatize", work / "query.h5", "-o", tmp_path / "again", "--for", "map") == 0
     assert (tmp_path / "again" / name).read_bytes() == query(work).read_bytes()
     for choice in (["--fresh"], ["--features", "100"]):
-        assert run("privatize", work / "query.h5", "-o", tmp_path / "second", *choice) == 1
+        assert run("privatize", work / "query.h5", "-o", tmp_path / "second", "--for", "map", *choice) == 1
         assert "--allow-second-release" in capsys.readouterr().err
         assert not (tmp_path / "second").exists()
     assert (
@@ -233,7 +233,9 @@ def test_what_is_wrong_is_said_with_a_remedy(work: Path, tmp_path: Path, capsys)
         (["extract", tmp_path / "x.db", "-o", tmp_path / "o.h5", "--normalization", "L2"], "not a COLMAP database"),
         (["extract", work / "query", "-o", tmp_path / "o.h5", "--camera", "PINHOLE,1"], "takes 4 parameters"),
         (["privatize", tmp_path / "bad.h5", "-o", tmp_path / "o", "--for", "map"], "not an HDF5"),
-        (["privatize", work / "query.h5", "-o", tmp_path / "o", "--m", "8"], "belong to --words"),
+        (["privatize", work / "query.h5", "-o", tmp_path / "o"], "veil gravity"),
+        (["privatize", work / "query.h5", "-o", tmp_path / "o", "--obfuscate", "--m", "8"], "sends subspaces"),
+        (["privatize", work / "query.h5", "-o", tmp_path / "o", "--lines"], "--obfuscate"),
         (
             ["privatize", work / "query.h5", "-o", tmp_path / "o", "--for", "map", "--decoys", tmp_path / "bad.npz"],
             "not a veil codebook",
@@ -264,7 +266,7 @@ def test_a_query_that_hides_its_positions_is_localized(work: Path, tmp_path: Pat
     """Lines and subspaces together: neither descriptor nor position leaves the device raw; map and match say what they can."""
     monkeypatch.setenv("VEIL_HOME", str(tmp_path / "home"))
     (tmp_path / "g.csv").write_text("image,x,y,z\nDSC_0004.jpg,0.01,0.99,0.05\n")
-    arguments = ["--lines", "--gravity", tmp_path / "g.csv"]
+    arguments = ["--obfuscate", "--lines", "--gravity", tmp_path / "g.csv"]
     assert run("privatize", work / "query.h5", "-o", tmp_path / "up", *arguments) == 0
     message = next((tmp_path / "up").glob("*.veil"))
     assert run("localize", work / "public", message, "--json", tmp_path / "pose.json") == 0

@@ -176,7 +176,8 @@ def test_nothing_of_a_photograph_is_sent(recorder: Recorder, tmp_path: Path, mon
     (tmp_path / "token").write_text("veil_token\n")
     recorder.requests.clear()
     record = {"map": "m0123456789abcdef", "name": "lobby", "mapped": True}
-    recorder.answers = {"/v1/maps": json.dumps({"maps": [record]}).encode()}
+    recorder.answer = (404, {}, b"{}")  # there are no tiles
+    recorder.answers = {"/v1/maps": json.dumps({"maps": [record]}).encode(), f"/v1/maps/{record['map']}/localize": NO_POSE}
     options = ["--map", "lobby", "--server", recorder.url, "--token-file", str(tmp_path / "token"), "--camera", camera]
     assert main(["client", "localize", str(path), *options]) == 3
     sent = b"".join(f"{path} {headers}".encode() + body for _, path, headers, body in recorder.requests)

@@ -6,16 +6,19 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from PIL import Image
+from PIL import ExifTags, Image
 
 from veil.files.photographs.examples import ExamplePlace, lund_door
 from veil.geometry.camera import Camera
 
 
-def shrink(source: Path, target: Path) -> None:
-    """Write a photograph at half its width and height, with what its camera noted."""
+def shrink(source: Path, target: Path, *, film_mm: int | None = None) -> None:
+    """Write a photograph at half its width and height, with what its camera noted, or a focal length on 35 mm film."""
     with Image.open(source) as picture:
-        picture.reduce(2).save(target, quality=95, exif=picture.info.get("exif", b""))
+        exif = picture.getexif()
+        if film_mm is not None:
+            exif.get_ifd(ExifTags.IFD.Exif)[ExifTags.Base.FocalLengthIn35mmFilm] = film_mm
+        picture.reduce(2).save(target, quality=95, exif=exif)
 
 
 def half_camera() -> Camera:

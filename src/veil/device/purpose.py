@@ -26,9 +26,14 @@ def usual_protection(
 ) -> Protection:
     """The protection of a photograph by what its message is for: words to localize, an obfuscation for a map.
 
+    `purpose` is one of two:
+
     - "localize": words of 1,000 features at epsilon 5 each, with gravity beside the positions (Pittaluga and Zhuang 2023). They
       are found on maps that have gravity. Where a map has tiles, nothing need leave at all (`veil.localize_with_tiles`).
     - "map": hardened subspaces. They are an obfuscation without proof: words do not match each other well enough for maps.
+
+    The other arguments:
+
     - `features`: raw features of the photograph.
     - `gravity`: down in the camera frame (x right, y down, z forward), of any length, for `veil.measure_gravity` to find.
     - `most_epsilon`: of each feature, where a smaller one than the usual one is asked for.

@@ -153,7 +153,6 @@ def test_the_bundled_dictionary(work: Path) -> None:
 @pytest.mark.parametrize(
     ("choices", "words"),
     [
-        (["--words", "book.npz"], "--words needs --epsilon"),
         (["--words", "book.npz", "--epsilon", "nan"], "epsilon must be >= 0"),
         (["--words", "book.npz", "--epsilon", "-1"], "epsilon must be >= 0"),
         (["--words", "book.npz", "--epsilon", "1e9"], "rounds to 1"),
@@ -162,8 +161,8 @@ def test_the_bundled_dictionary(work: Path) -> None:
         (["--words", "book.npz", "--epsilon", "3", "--decoys", "book.npz"], "belong to subspaces"),
         (["--words", "none.npz", "--epsilon", "3"], "veil codebook build"),
         (["--words", "f.h5", "--epsilon", "3"], "not a veil codebook"),
-        (["--epsilon", "3"], "belong to --words"),
-        (["--m", "8"], "belong to --words"),
+        (["--epsilon", "3", "--obfuscate"], "sends subspaces"),
+        (["--m", "8", "--obfuscate"], "sends subspaces"),
         (["--allow-private-dictionary"], "belongs to --words"),
         (["--words", "book.npz", "--epsilon", "3", "--min-distance", "5"], "belongs to subspaces"),
         (

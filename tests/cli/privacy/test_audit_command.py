@@ -156,7 +156,7 @@ def test_hardened_releases_with_lines(work: Path) -> None:
 
 @pytest.mark.slow
 def test_words_and_their_epsilon(work: Path) -> None:
-    run("privatize", work / "f.h5", "-o", work / "up", "--words", "bundled", "--epsilon", 9)
+    run("privatize", work / "f.h5", "-o", work / "up", "--for", "map", "--words", "bundled", "--epsilon", 9)
     code, record, _ = audit(work, "up", "--images", work / "f.h5", "--fail-on", "epsilon.feature>9", "--fail-on", "epsilon>1")
     assert code == EXIT_POLICY
     assert [rule["broken"] is None for rule in record["policy"]] == [True, False]

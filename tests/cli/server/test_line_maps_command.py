@@ -39,7 +39,7 @@ def work(tmp_path_factory) -> Path:
         camera = ",".join([example.camera.model, *map(str, example.camera.params)])
         assert run("gravity", folder / "photos", "-o", folder / "g.csv", "--from", "vanishing-point", "--camera", camera) == 0
         assert run("extract", folder / "photos", "-o", folder / "f.h5", "--camera", camera, "--max-features", "1200") == 0
-        release = ["-o", folder / "up", "--lines", "--gravity", folder / "g.csv", "--json", folder / "up.json"]
+        release = ["-o", folder / "up", "--for", "map", "--lines", "--gravity", folder / "g.csv", "--json", folder / "up.json"]
         assert run("privatize", folder / "f.h5", *release) == 0
         assert run("map", folder / "up", "-o", folder / "map", "--json", folder / "map.json") == 0
     return folder

@@ -132,7 +132,7 @@ def test_gravity_beside_positions_localizes_at_a_smaller_epsilon(
     capsys.readouterr()
     assert run("localize", work / "indexed", message(work / "blind"), "--max-seconds", 1) == 3
     told = capsys.readouterr().out
-    assert "not upright without the query's gravity" in told and "release with --gravity" in told
+    assert "not upright without the query's gravity" in told and "give it with --gravity" in told
     assert "larger --epsilon" not in told
     x, y, z = usual["camera_center"]
     images = sorted(path.name for path in (work / "mapped").iterdir())

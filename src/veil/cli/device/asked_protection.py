@@ -57,15 +57,15 @@ class AskedProtection(Record):
     gravity: Path | None = option("also send gravity: image,x,y,z of down, as `veil gravity` writes", metavar="CSV")
     allow_second_release: bool = option("release an image again with other choices", default=False)
 
-    @property
-    def asks_for_words(self) -> bool:
-        """Whether words are asked for by one of their options."""
-        return not (self.words is None and self.epsilon is None and self.m is None)
 
-    @property
-    def names_form(self) -> bool:
-        """Whether a form of descriptors is asked for; else the usual one leaves."""
-        return self.obfuscate or self.no_descriptors or self.asks_for_words
+def asks_for_words(asked: AskedProtection) -> bool:
+    """Whether words are asked for by one of their options."""
+    return not (asked.words is None and asked.epsilon is None and asked.m is None)
+
+
+def names_form(asked: AskedProtection) -> bool:
+    """Whether a form of descriptors is asked for; else the usual one leaves."""
+    return asked.obfuscate or asked.no_descriptors or asks_for_words(asked)
 
 
 def asked_descriptors(
@@ -84,7 +84,7 @@ def asked_descriptors(
     if asked.no_descriptors:
         sent = asked.features_sent
         return HideInWords.positions_alone() if sent is None else HideInWords.positions_alone(None if sent == "all" else sent)
-    if asked.asks_for_words or not (asked.obfuscate or purpose == "map"):
+    if asks_for_words(asked) or not (asked.obfuscate or purpose == "map"):
         return _in_words(asked, descriptor, device, images, allow_private_dictionary)
     return HideInSubspaces(
         codebook=read_codebook(asked.codebook) if asked.codebook else None,
@@ -136,7 +136,7 @@ def protection_of(
 
     Raises ReleaseRefused for the usual words of a photograph that no map would find by them.
     """
-    if purpose == "localize" and not asked.names_form:
+    if purpose == "localize" and not names_form(asked):
         require_localizable(features, gravity.get(name))
     protection = Protection(descriptors=_fitting(asked, descriptors, features))
     if asked.lines:
@@ -161,7 +161,7 @@ def _fitting(
 
 def require_consistent(asked: AskedProtection, purpose: Purpose) -> None:
     """Raise InputError for options that do not go together, before anything is drawn or entered."""
-    if asked.obfuscate and (asked.no_descriptors or asked.asks_for_words):
+    if asked.obfuscate and (asked.no_descriptors or asks_for_words(asked)):
         raise InputError("--obfuscate sends subspaces; it does not go with --words, --epsilon, --m or --no-descriptors")
     of_subspaces = asked.codebook or asked.decoys
     of_descriptors = (asked.codebook, asked.decoys, asked.m, asked.words, asked.epsilon, asked.min_distance)
@@ -170,11 +170,11 @@ def require_consistent(asked: AskedProtection, purpose: Purpose) -> None:
             "--no-descriptors sends positions alone; it goes with --features and --gravity, not with lines or options of "
             "descriptors"
         )
-    if asked.asks_for_words and of_subspaces is not None:
+    if asks_for_words(asked) and of_subspaces is not None:
         raise InputError("--codebook and --decoys belong to subspaces; --words, --epsilon and --m send words instead")
-    if asked.asks_for_words and asked.min_distance is not None:
+    if asks_for_words(asked) and asked.min_distance is not None:
         raise InputError("--min-distance belongs to subspaces: words leave by a random choice (--features)")
-    if purpose == "localize" and not asked.names_form:
+    if purpose == "localize" and not names_form(asked):
         if of_subspaces is not None or asked.min_distance is not None:
             raise InputError(
                 "--codebook, --decoys and --min-distance belong to subspaces, an obfuscation without proof; send it with "

@@ -22,7 +22,13 @@ from veil.cli.common import (
     with_photographs,
     write_json,
 )
-from veil.cli.device.asked_protection import AskedProtection, asked_descriptors, protection_of, require_consistent
+from veil.cli.device.asked_protection import (
+    AskedProtection,
+    asked_descriptors,
+    names_form,
+    protection_of,
+    require_consistent,
+)
 from veil.cli.device.client_connection import AskedServer, add_action, connected
 from veil.cli.device.client_maps import add_map_actions
 from veil.cli.device.extract import CAMERA, Extractor, with_camera
@@ -320,12 +326,12 @@ def _answers(
     arguments: LocalizeThere, client: Client, where: str, skipped: dict[str, str]
 ) -> Iterator[tuple[str, RemotePose | Localization | NoPose]]:
     """Names and answers of the images that the arguments name, in the form that these ask for, or the usual way."""
-    is_asked = arguments.names_form or arguments.features_sent is not None
+    is_asked = names_form(arguments) or arguments.features_sent is not None
     descriptors = _descriptors(arguments, "localize", client.device) if is_asked else None
     gravity = read_gravity(arguments.gravity) if arguments.gravity else {}
     again = arguments.allow_second_release
     for name, features, photograph in _features(arguments, skipped):
-        if not (arguments.names_form or name in gravity or photograph is None):
+        if not (names_form(arguments) or name in gravity or photograph is None):
             down = measure_gravity([photograph], camera=arguments.camera)[photograph.name].direction
             gravity |= {} if down is None else {name: down}
         if descriptors is None:
