@@ -3,8 +3,8 @@
     python examples/camera.py http://127.0.0.1:8700 photos/ --map lobby --token-file robot.token   # 0: the first webcam
 
 Where the server has tiles of the map nothing leaves. Else words do, for which the camera and its gravity must be known, or with
---obfuscate subspaces, an obfuscation without proof. The ledger of this device notes every release. Features that an earlier frame
-showed leave as they did then (docs/choose.md#near-repeats).
+--obfuscate subspaces, an obfuscation without proof. The ledger of this device notes every release. Features that an earlier
+frame showed leave as they did then (docs/choose.md#near-repeats).
 """
 
 import argparse
