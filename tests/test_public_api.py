@@ -94,12 +94,13 @@ def example(language: str) -> str:
 
 @pytest.fixture
 def photos(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The working folder of somebody with photographs: five small ones in `photos`, and one as `photo.jpg`.
+    """The working folder of somebody with photographs: nine small ones in `photos`, and one of those held out as `photo.jpg`.
 
     As phones do, each notes its focal length as that of 35 mm film.
     """
     with lund_door() as place:
-        first, *rest = sorted(place.folder.glob("*.jpg"))[::2]
+        first = place.folder / place.held_out[1]
+        rest = [path for path in sorted(place.folder.glob("*.jpg")) if path.name not in place.held_out]
         (tmp_path / "photos").mkdir()
         film_mm = round(36 * place.camera.focal_px / max(place.camera.width_px, place.camera.height_px))
         for photo, target in [(first, tmp_path / "photo.jpg"), *((photo, tmp_path / "photos" / photo.name) for photo in rest)]:

@@ -293,7 +293,7 @@ def demo_messages(features: Mapping[str, Features], home: Path, *, steps: Steps[
     with steps("releasing") as bar:
         for done, (name, item) in enumerate(features.items()):
             bar(done, len(features))
-            messages[name] = device.release(item, name=name).message
+            messages[name] = device.release(item, purpose="map", name=name).message
         bar(len(features), len(features))
     return messages
 
