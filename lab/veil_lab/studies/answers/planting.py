@@ -5,15 +5,16 @@ An object stands before all else; what would hide it is ignored, and no light fa
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
-from jaxtyping import Float64, Int64
+from jaxtyping import Float64
 
 from veil.errors import InputError
 from veil.extraction.flat_objects import Gray, corners_of, painted, projected
 from veil.extraction.picture import Picture
+from veil.extraction.sift import SiftOptions, extract_sift
 from veil.geometry.rigid import Rigid
 from veil.geometry.similarity import Similarity
 from veil.scene import Scene
@@ -26,6 +27,8 @@ TILT_DEG, BEFORE = 20.0, 0.03
 # Widths of objects as shares of the width of the picture in the middle of those that see them.
 WIDTHS = (0.15, 0.2, 0.25, 0.3)
 TRIES = 300
+# Size of an object's texture in pixels, and its least number of features.
+WIDE_PX, HIGH_PX, LEAST_FEATURES = 320, 240, 150
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -39,6 +42,29 @@ class PlantedObject:
     gray: Gray
     world_from_object: Similarity
     share: float
+
+
+def cut_objects(pictures: Iterable[tuple[str, Gray]], count: int, random: np.random.Generator) -> dict[str, Gray]:
+    """Objects by name: a part of each gray picture, of those that are large enough and show enough features there.
+
+    Raises InputError if there are fewer than `count`.
+    """
+    cut: dict[str, Gray] = {}
+    for name, gray in pictures:
+        top, left = gray.shape[0] - HIGH_PX, gray.shape[1] - WIDE_PX
+        if min(top, left) < 0:
+            continue
+        y, x = int(random.integers(top + 1)), int(random.integers(left + 1))
+        part = np.ascontiguousarray(gray[y : y + HIGH_PX, x : x + WIDE_PX])
+        try:
+            features = extract_sift(Picture.of(np.repeat(part[:, :, None], 3, axis=2)), SiftOptions())
+        except InputError:  # it shows nothing
+            continue
+        if len(features) >= LEAST_FEATURES:
+            cut[name] = part
+        if len(cut) == count:
+            return cut
+    raise InputError(f"{len(cut)} of {count} objects could be cut from the photographs; give more, of {WIDE_PX} px or wider")
 
 
 def planted(
