@@ -49,7 +49,7 @@ class AnswerGuard:
       (`extent_of_points`).
     - `min_inliers`: number of inliers that must remain without any such thing.
 
-    Raises RangeError for a size outside (0, 1), or less than one inlier.
+    Raises RangeError for a size outside (0, 1], or less than one inlier.
     """
 
     largest_object: float = 0.15
@@ -58,8 +58,8 @@ class AnswerGuard:
     __repr__ = one_line
 
     def __post_init__(self) -> None:
-        if not 0 < self.largest_object < 1:
-            raise RangeError(f"largest_object must lie in (0, 1), a share of the map's extent, got {self.largest_object!r}")
+        if not 0 < self.largest_object <= 1:
+            raise RangeError(f"largest_object must lie in (0, 1], a share of the map's extent, got {self.largest_object!r}")
         if not self.min_inliers >= 1:
             raise RangeError(f"min_inliers must be at least 1, got {self.min_inliers!r}")
 
