@@ -15,7 +15,7 @@ from veil.extraction.picture import Picture
 from veil.geometry.camera import CALIBRATED, Camera, as_colmap
 from veil.geometry.rigid import Rigid
 
-Gray = UInt8[np.ndarray, "height width"]
+Gray = UInt8[np.ndarray, "_ _"]
 # Directions from which views see an object: degrees to the right of and below the line through its middle, and the distance
 # from which a camera sees its full width as part of the picture's.
 VIEWS_DEG = ((0.0, 0.0), (25.0, 5.0), (-25.0, -5.0), (8.0, 22.0), (-8.0, -22.0))
@@ -35,7 +35,7 @@ def projected(camera: Camera, cam_from_object: Rigid, points: Float64[np.ndarray
     return np.asarray(as_colmap(camera).img_from_cam(cam_from_object.apply(points)), dtype=np.float64).reshape(-1, 2)
 
 
-def painted(picture: Gray, camera: Camera, gray: Gray, cam_from_object: Rigid) -> tuple[Gray, Bool[np.ndarray, "height width"]]:
+def painted(picture: Gray, camera: Camera, gray: Gray, cam_from_object: Rigid) -> tuple[Gray, Bool[np.ndarray, "_ _"]]:
     """The picture with a flat object before all that it shows, and the pixels that the object covers.
 
     All corners of the object must lie before the camera. Between them the camera's distortion is left out.

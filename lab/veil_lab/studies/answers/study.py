@@ -144,7 +144,19 @@ class DefenseRow:
 
     def as_json(self) -> dict:
         """The stable record of docs/reference/json.md."""
-        return {**{name: value for name, value in vars(self).items() if name != "separation"}, **self.separation.as_json()}
+        return {
+            "defense": self.defense,
+            "present": self.present,
+            "absent": self.absent,
+            "placements": self.placements,
+            **self.separation.as_json(),
+            "told": self.told,
+            "falsely": self.falsely,
+            "error_of_width": self.error_of_width,
+            "error_of_extent": self.error_of_extent,
+            "honest": self.honest,
+            "lost": self.lost,
+        }
 
 
 @dataclass(frozen=True, kw_only=True)

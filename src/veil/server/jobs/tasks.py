@@ -122,7 +122,7 @@ def localize_query(message: bytes, policy: Mapping[str, Any], folder: str, besid
             raise
         return None
     if accepted.largest_object is not None and not where.scene.is_public:
-        pose = AnswerGuard(largest_object=accepted.largest_object).told(pose, where.scene)
+        pose = AnswerGuard(largest_object=float(accepted.largest_object)).told(pose, where.scene)
     return {**answer_of(pose), "seconds": time.perf_counter() - begun}
 
 
