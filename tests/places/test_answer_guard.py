@@ -87,7 +87,9 @@ def test_all_refusals_are_alike() -> None:
     assert all(item == NoPose(reason=WITHHELD, correspondences=0) for item in refused)
 
 
-@pytest.mark.parametrize("wrong", [{"largest_object": 0.0}, {"largest_object": 1.5}, {"largest_object": float("nan")}])
-def test_impossible_sizes_are_refused(wrong: dict[str, float]) -> None:
+@pytest.mark.parametrize("wrong", [0.0, 1.5, float("nan")])
+def test_impossible_sizes_are_refused(wrong: float) -> None:
     with pytest.raises(RangeError, match="largest_object must lie in"):
-        AnswerGuard(**wrong)
+        AnswerGuard(largest_object=wrong)
+    with pytest.raises(RangeError, match="min_inliers must be at least 1, got 0"):
+        AnswerGuard(min_inliers=0)

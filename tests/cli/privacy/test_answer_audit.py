@@ -14,6 +14,7 @@ from veil.files.maps.format import write_map
 from veil.files.photographs.examples import lund_door
 from worlds.map_scenes import planted_map
 from worlds.planted_objects import planted_door
+from worlds.schemas import validate
 
 
 @pytest.fixture(scope="module")
@@ -31,6 +32,7 @@ def test_a_planted_object_is_told_and_placed_until_the_guard(folder: Path, capsy
     asked = [str(folder / name) for name in ("present.png", "absent.png")]
     assert main(["audit", str(folder / "map"), "--answers", *asked, "--json", str(folder / "answers.json")]) == 0
     record, truth = json.loads((folder / "answers.json").read_text()), planted_door().map_from_object
+    validate("audit-answers", record)
     present, absent = record["objects"]
     assert present["object"] == "present.png" and present["views"] == 10
     assert present["present"] and present["agreeing"] >= 3 and not absent["present"]

@@ -119,7 +119,7 @@ class PlaceAnswers:
 
 
 @dataclass(frozen=True, kw_only=True)
-class DefenseRow:
+class AnswerDefenseRow:
     """Objects told through answers under one defense, and its cost.
 
     - `present`, `absent`: number of objects of each kind, over `placements` in all.
@@ -161,15 +161,19 @@ class DefenseRow:
 
 @dataclass(frozen=True, kw_only=True)
 class MembershipRow:
-    """Separation of photographs in the map from others of the same place, and from those of other places, by one score."""
+    """Separation of photographs in the map from others of the same place, and from those of other places, by one score.
+
+    `told` names the score. `other_place` is None where only one place is studied.
+    """
 
     told: str
     same_place: Separation
-    other_place: Separation
+    other_place: Separation | None
 
     def as_json(self) -> dict:
         """The stable record of docs/reference/json.md."""
-        return {"told": self.told, "same_place": self.same_place.as_json(), "other_place": self.other_place.as_json()}
+        other = None if self.other_place is None else self.other_place.as_json()
+        return {"told": self.told, "same_place": self.same_place.as_json(), "other_place": other}
 
 
 class AnswerStudy:
@@ -316,7 +320,7 @@ def rounded(pose: Rigid, step: float) -> Rigid:
 Defense = Callable[[WeighedAnswer], Rigid | None]
 
 
-def defense_rows(places: Sequence[PlaceAnswers], *, seed: int = 0) -> list[DefenseRow]:
+def defense_rows(places: Sequence[PlaceAnswers], *, seed: int = 0) -> list[AnswerDefenseRow]:
     """A row for each defense: none, rounding, points that the view should show, and the default guard."""
     honest = [answer for place in places for answer in place.held_out.values() if answer.pose is not None]
     limit = float(np.quantile([answer.shown_share for answer in honest], MOST_LOST)) if honest else 0.0
@@ -329,7 +333,9 @@ def defense_rows(places: Sequence[PlaceAnswers], *, seed: int = 0) -> list[Defen
     return [_row(name, defense, places, honest, seed) for name, defense in defenses.items()]
 
 
-def _row(name: str, defense: Defense, places: Sequence[PlaceAnswers], honest: Sequence[WeighedAnswer], seed: int) -> DefenseRow:
+def _row(
+    name: str, defense: Defense, places: Sequence[PlaceAnswers], honest: Sequence[WeighedAnswer], seed: int
+) -> AnswerDefenseRow:
     present, absent = dict[str, list[float]](), dict[str, list[float]]()
     told, falsely, of_width, of_extent = 0, 0, list[float](), list[float]()
     for asked in (asked for place in places for asked in place.objects):
@@ -346,7 +352,7 @@ def _row(name: str, defense: Defense, places: Sequence[PlaceAnswers], honest: Se
             of_width.append(error / truth.scale)
             of_extent.append(error / asked.extent)
     placements = sum(map(len, present.values()))
-    return DefenseRow(
+    return AnswerDefenseRow(
         defense=name,
         present=len(present),
         absent=len(absent),
@@ -377,7 +383,7 @@ def membership_rows(places: Sequence[PlaceAnswers], *, seed: int = 0) -> list[Me
         MembershipRow(
             told=name,
             same_place=separated(of(name, "mapped"), of(name, "held_out"), seed=seed),
-            other_place=separated(of(name, "mapped"), of(name, "elsewhere"), seed=seed),
+            other_place=separated(of(name, "mapped"), of(name, "elsewhere"), seed=seed) if len(places) > 1 else None,
         )
         for name in scores
     ]

@@ -22,9 +22,9 @@ from veil_lab.studies.answers.planting import cut_objects
 from veil_lab.studies.answers.separation import Separation
 from veil_lab.studies.answers.study import (
     SETTINGS,
+    AnswerDefenseRow,
     AnswerStudy,
     AnswerStudyOptions,
-    DefenseRow,
     MembershipRow,
     PosedPlace,
     QueryForm,
@@ -127,11 +127,13 @@ def _gray(folders: Sequence[Path]) -> Iterator[tuple[str, Gray]]:
         yield name, read_picture(paths[name]).gray
 
 
-def _told(separation: Separation) -> tuple[str, str]:
+def _told(separation: Separation | None) -> tuple[str, str]:
+    if separation is None:
+        return "", ""
     return f"{separation.auc:.2f}", f"{separation.low:.2f}-{separation.high:.2f}"
 
 
-def defense_table(rows: Sequence[DefenseRow]) -> Table:
+def defense_table(rows: Sequence[AnswerDefenseRow]) -> Table:
     """The table of defenses: separation, objects told, errors of their places, and honest queries lost."""
     heads = "AUC", "95 % interval", "told %", "falsely told %", "error, width", "error, extent", "honest", "lost", "lost %"
     return Table(
