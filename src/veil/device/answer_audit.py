@@ -152,8 +152,11 @@ def audit_answers(
 
     A public map is asked with raw features. A private one is asked with subspaces, as a client sends them.
 
-    - `where`: the map. - `objects`: views of each by name. - `guard`: the default one of private maps if None.
+    - `where`: the map.
+    - `objects`: views of each by name.
+    - `guard`: the default one of private maps if None.
     - `seed`: of the releases, which are for this audit alone.
+    - `progress`: told of each object.
 
     Raises InputError for a map of words, SpaceError for one of other descriptors than SIFT.
     """

@@ -75,9 +75,10 @@ def planted(
 ) -> tuple[dict[str, Picture], list[PlantedObject]]:
     """The pictures of a scene with objects in them, and the objects that found room, in the order given.
 
-    No two overlap in any picture. `scene` is a map of the pictures in the world of their cameras.
+    No two overlap in any picture. `scene` is a map of the pictures in the world of their cameras; those that it left out are
+    missing.
     """
-    taken: dict[str, list[Float64[np.ndarray, "2 2"]]] = {name: [] for name in pictures}
+    taken: dict[str, list[Float64[np.ndarray, "2 2"]]] = {name: [] for name in scene.images}
     standing: list[PlantedObject] = []
     for name, gray in objects.items():
         for _ in range(TRIES):
@@ -91,7 +92,10 @@ def planted(
             break
     shown = {}
     for name, picture in pictures.items():
-        gray, pose = picture.gray, scene.images[name].cam_from_world
+        image = scene.images.get(name)
+        if image is None:  # its map left it out, and so does the next
+            continue
+        gray, pose = picture.gray, image.cam_from_world
         for item in standing:
             if _facing(item, pose) > 0 and _before(item, pose):
                 gray, _ = painted(gray, picture.camera, item.gray, cam_from_object(item, pose))

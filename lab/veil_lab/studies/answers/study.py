@@ -45,7 +45,7 @@ SETTINGS: Mapping[QueryForm, FormSetting] = {
     "raw": FormSetting(name="raw", descriptors="raw"),
     "subspaces": FormSetting(name="subspaces", descriptors="subspaces", selection=Selection()),
 }
-# Poses are rounded to this share of the map's extent and to this angle; turns so small move no answer out of agreement.
+# Centers are rounded to multiples of this share of the map's extent.
 ROUNDED_SHARE = 0.02
 # The share of honest queries that the strictest limit on shown points may lose.
 MOST_LOST = 0.02
@@ -65,9 +65,11 @@ class PosedPlace:
 class AnswerStudyOptions:
     """Options of the study.
 
-    - `form`: of photographs in maps and of queries. - `placements`: places of each object. - `at_once`: objects of one map.
-    - `views`: views of an object that the attacker asks with, of `view_px` width.
-    - `max_features`: of a photograph; a view has as many at most.
+    - `form`: of photographs in maps and of queries.
+    - `placements`, `at_once`: places of each object, and number of objects in one map at most.
+    - `views`, `view_px`: number of views of an object that the attacker asks with, and their width in pixels.
+    - `max_features`: of a photograph and of a view.
+    - `guard`: the defense that is the default of private maps.
     """
 
     form: QueryForm = "raw"
