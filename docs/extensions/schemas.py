@@ -29,6 +29,7 @@ from veil.cli.device.plan import BudgetPlanJson, ReleasePlanJson
 from veil.cli.device.privatize import PrivatizeJson, SubspaceReleasesJson, WordReleasesJson
 from veil.cli.doctor import DoctorJson, RateJson
 from veil.cli.privacy.audit import AuditedReleaseJson, AuditUploadsJson
+from veil.cli.privacy.audit_answers import AuditAnswersJson
 from veil.cli.privacy.audit_tiles import AuditTilesJson
 from veil.cli.privacy.inspect import (
     CodebookFactsJson,
@@ -53,6 +54,7 @@ from veil.cli.server.tiles import CutTilesJson, TilePlanJson
 from veil.cli.view import ViewExportJson, ViewPageJson
 from veil.codebooks.quantization import DistanceStatisticsJson, QuantizationJson
 from veil.demo import DemoJson
+from veil.device.answer_audit import AnsweredObjectJson
 from veil.geometry.gravity_check import CheckedJson
 from veil.json_records.values import Digest, Limits, PoseJson, Written
 from veil.places.removal import RemovalReceiptJson
@@ -311,6 +313,7 @@ COMMANDS = Folder(
             "picture": DrawnPictureJson,
             "time": AuditTimeJson,
         },
+        "audit-answers.json": {"": AuditAnswersJson, "object": AnsweredObjectJson},
         "audit-tiles.json": {"": AuditTilesJson, "descriptors": DescriptorErrorsJson, "picture": TilePictureJson},
         "localize.json": {"": LocalizeJson, "localized": LocalizedQueryJson, "no_pose": QueryWithoutPoseJson},
         "map.json": {

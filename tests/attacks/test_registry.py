@@ -40,6 +40,7 @@ PARTS = {
     "learned": "entries of the list",
     "on_words": "entries of the list",
     "on_lines": "entries of the list",
+    "answered_objects": "an attack on the answers of a map, and on no release",
 }
 KNOWLEDGE = Knowledge(codebook=bundled_codebook(), decoys=bundled_codebook(), database=bundled_decoys())
 

@@ -270,7 +270,7 @@ MEANINGS = (
         "codebook build, lab quality, map, map import, lab train attacks, lab train inversion, "
         "evaluate attacks, evaluate forms, evaluate learned, evaluate neighborhoods, evaluate repeats, evaluate inversion, "
         "evaluate attributes, evaluate faces, evaluate identification, evaluate histories, evaluate protection, lab tune, "
-        "lab board, evaluate word-inversion",
+        "lab board, evaluate word-inversion, evaluate answers",
     ),
     Meaning("--skip", "count", "photographs that are left out at the beginning", "lab train attacks, evaluate learned"),
     Meaning(

@@ -2,6 +2,7 @@
 
 `picture` is a decoded photograph. Extractors: `sift`; `hardtfeat` and `hardnet` describe its keypoints (`learned`);
 `aliked` and `xfeat` find their own (`detection`, `convolution`). `segments` finds lines, and gravity from them.
+`flat_objects` draws flat objects as cameras see them.
 
 A new extractor is a file here, its name in `Extractor` and `EXTRACTORS` (and `DETECTORS` if it finds keypoints) and a branch of
 `extract` below; its dimension stands in `DIMS` of `veil.space`, and the weights of a network in `loaders` of

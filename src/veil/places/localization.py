@@ -5,18 +5,19 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
 
 from veil.codebooks.codebook import Codebook
-from veil.errors import InputError, Remedy
+from veil.errors import InputError, RangeError, Remedy
 from veil.forms import Form, Lines, Subsets
 from veil.geometry.rigid import about_center
 from veil.matching.lightglue import LightGlue
 from veil.matching.placed_points import placed
 from veil.matching.point_index import RankedImages
+from veil.one_line import one_line
 from veil.places.held_map import Map, index_for, mirrored_index_for, ranked_images
 from veil.places.pairs.images import LoadedImage
 from veil.places.poses.answer import Localization, NoPose
@@ -29,6 +30,57 @@ from veil.scene import Scene
 WORD_SECONDS = 10.0
 # The same for positions alone, which need more samples.
 POSITION_SECONDS = 60.0
+WITHHELD = (
+    "the map tells no pose: the query does not match, or its evidence lies on one thing; show more of the place than one object"
+)
+
+
+def extent_of_points(scene: Scene) -> float:
+    """Diagonal of the box about a map's points, without the outermost 5 % along each axis, in units of the map."""
+    low, high = np.percentile(scene.points, [5, 95], axis=0)
+    return float(np.linalg.norm(high - low))
+
+
+@dataclass(frozen=True, kw_only=True)
+class AnswerGuard:
+    """Rule by which a map tells no pose that rests on one thing in it (docs/theory/answers.md, Eq. 3).
+
+    - `largest_object`: size of the largest thing that is protected, as a share of the map's extent
+      (`extent_of_points`).
+    - `min_inliers`: number of inliers that must remain without any such thing.
+
+    Raises RangeError for a size outside (0, 1], or less than one inlier.
+    """
+
+    largest_object: float = 0.15
+    min_inliers: int = 15
+
+    __repr__ = one_line
+
+    def __post_init__(self) -> None:
+        if not 0 < self.largest_object <= 1:
+            raise RangeError(f"largest_object must lie in (0, 1], a share of the map's extent, got {self.largest_object!r}")
+        if not self.min_inliers >= 1:
+            raise RangeError(f"min_inliers must be at least 1, got {self.min_inliers!r}")
+
+    def told(self, answer: Localization | NoPose, scene: Scene) -> Localization | NoPose:
+        """The answer that the map `scene` tells: the pose if it stands without any one thing, else one and the same refusal.
+
+        A refusal has neither evidence nor reason of its own, as those tell of the object as the pose does.
+        """
+        if isinstance(answer, Localization) and self.inliers_beside(answer, scene) >= self.min_inliers:
+            return answer
+        return NoPose(reason=WITHHELD, correspondences=0)
+
+    def inliers_beside(self, answer: Localization, scene: Scene) -> int:
+        """Number of inliers that remain of a pose without the thing that holds most of them.
+
+        A thing of some size lies in the ball of that radius about any of its points.
+        """
+        from scipy.spatial import cKDTree
+
+        points, radius = scene.points[answer.point_rows], self.largest_object * extent_of_points(scene)
+        return len(points) - int(cKDTree(points).query_ball_point(points, radius, return_length=True).max(initial=0))
 
 
 def localize_loaded(

@@ -7,7 +7,17 @@ from typing import Any
 
 from veil.cli.common import add_command
 from veil_lab.cli.evaluate import homographies, reconstruction
-from veil_lab.cli.evaluate.attacks import attacks, defenses, forms, inversion, learned, neighborhoods, repeats, word_inversion
+from veil_lab.cli.evaluate.attacks import (
+    answers,
+    attacks,
+    defenses,
+    forms,
+    inversion,
+    learned,
+    neighborhoods,
+    repeats,
+    word_inversion,
+)
 from veil_lab.cli.evaluate.poses import localization, plans, queries, retrieval, tiles, upright
 
 # Packages bring protocols of their own by entry points of this group: each is a function like `register` of a protocol here.
@@ -26,6 +36,7 @@ def register(commands: Any) -> None:
     upright.register(protocols)
     plans.register(protocols)
     tiles.register(protocols)
+    answers.register(protocols)
     attacks.register(protocols)
     defenses.register(protocols)
     forms.register(protocols)

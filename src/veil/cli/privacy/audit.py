@@ -29,6 +29,7 @@ from veil.cli.common import (
     write_json,
 )
 from veil.cli.engine_arguments import AskedEngine
+from veil.cli.privacy.audit_answers import audited_answers
 from veil.cli.privacy.audit_tiles import audited_tiles
 from veil.cli.privacy.inspect import MessageFactsJson, upload_facts
 from veil.cli.privacy.originals import Originals, read_attackers, read_originals
@@ -59,6 +60,7 @@ EXAMPLES = """\
   veil audit query/ --map map/ --images features.h5               what whoever localizes the release learns of it
   veil audit upload/ --images features.h5 --fail-on "structural>5%" --fail-on "epsilon.image>100"
   veil audit tiles/ --images photos/                              what publishing a map's tiles shows of the place
+  veil audit map/ --answers poster.jpg chair/                     whether a map's answers tell that these are there, and where
 
 rules of --fail-on and --policy (one a line, # begins a comment):
   structural>5%          any attack of a family: structural, distribution, intersection, repeat, views, matches, positions ...
@@ -117,9 +119,15 @@ class AskedAudit(AskedAttacker, AskedEffort):
     originals, every attack is measured; without them, only what an attack certifies by itself. A number is what known
     attacks reach, a lower bound of what leaks: the audit can find a release broken, never safe.
     Of a folder of tiles (`veil tiles cut`), which are public, it draws what they show of the place, beside photographs.
+    With --answers it asks a map for objects, and tells which of them its poses give away.
     """
 
-    release: Path = positional("a message (.veil) or a folder of them, or a folder of tiles")
+    release: Path = positional("a message (.veil) or a folder of them, a folder of tiles, or with --answers a map")
+    answers: tuple[Path, ...] = option(
+        "ask the map for these objects: a photograph that something flat fills, or a folder of photographs of one object",
+        default=(),
+        metavar="OBJECT",
+    )
     images: tuple[Path, ...] = option("the originals: features.h5 and photographs", default=(), metavar="PATH")
     fail_on: tuple[str, ...] = option(
         "exit with code 4 if this rule is broken (may be repeated; rules are below)",
@@ -162,6 +170,8 @@ def register(commands: Commands) -> None:
 
 def _audit(arguments: AskedAudit) -> int:
     quiet_colmap()
+    if arguments.answers:
+        return audited_answers(arguments)
     if holds_tiles(arguments.release):
         return audited_tiles(arguments)
     start = time.perf_counter()

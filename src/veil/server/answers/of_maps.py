@@ -69,6 +69,7 @@ class MapPolicyJson(TypedDict):
     max_contributions_of_token: Quantity | None
     max_share_of_token: Annotated[float, Limits(above=0, maximum=1)] | None
     keep_days: Annotated[float, Limits(minimum=0, maximum=365250)] | None
+    largest_object: Annotated[float, Limits(above=0, maximum=1)] | None
 
 
 class _NewMapPolicy(TypedDict, total=False):

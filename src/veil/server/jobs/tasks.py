@@ -27,7 +27,7 @@ from veil.places.growth import add_positions
 from veil.places.held_map import INDEXED_FROM, Map, make_point_index
 from veil.places.images_on_demand import GIB, uploads_on_demand
 from veil.places.line_mapping import map_lines
-from veil.places.localization import WORD_SECONDS, localize_loaded
+from veil.places.localization import WORD_SECONDS, AnswerGuard, localize_loaded
 from veil.places.maps import NoMap
 from veil.places.maps.removal import named_in
 from veil.places.pairs.blocks import KIND
@@ -103,16 +103,17 @@ NOTHING_BESIDE = Beside()
 def localize_query(message: bytes, policy: Mapping[str, Any], folder: str, beside: Beside, tell: Tell) -> dict[str, Any] | None:
     """The answer to a query on the map of a folder, as JSON values (docs/reference/service.md#localize); None if it is gone.
 
-    `beside`: what else the request says of the image.
+    `beside`: what else the request says of the image. The policy's guard decides which answers a private map tells.
     """
     begun = time.perf_counter()
-    upload = beside.added_to(decode(message))
-    MapPolicy.of(policy).require_content(upload)
+    upload, accepted = beside.added_to(decode(message)), MapPolicy.of(policy)
+    accepted.require_content(upload)
     try:
-        require_comparable(upload, held_map(folder))
+        where = held_map(folder)
+        require_comparable(upload, where)
         pose = localize_loaded(
             loaded(upload),
-            held_map(folder),
+            where,
             options=LocalizeOptions(workers=1),
             word_options=_word_options() if isinstance(upload.form, Subsets) else None,
         )
@@ -120,6 +121,8 @@ def localize_query(message: bytes, policy: Mapping[str, Any], folder: str, besid
         if Path(folder).is_dir():
             raise
         return None
+    if accepted.largest_object is not None and not where.scene.is_public:
+        pose = AnswerGuard(largest_object=float(accepted.largest_object)).told(pose, where.scene)
     return {**answer_of(pose), "seconds": time.perf_counter() - begun}
 
 

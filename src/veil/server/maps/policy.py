@@ -1,4 +1,4 @@
-"""Policy of a map: raw data is refused, messages are accepted by their form, profile, epsilon and size."""
+"""Policy of a map: raw data is refused, messages are accepted by form, profile, epsilon and size, and answers are guarded."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class NotAMessage(Refused):
 
 @dataclass(frozen=True, kw_only=True)
 class MapPolicy:
-    """Messages that a map accepts, and the time that it keeps them.
+    """Messages that a map accepts, the time that it keeps them, and the answers that it tells.
 
     - `forms`: of "subspaces" and "words".
     - `least_profile`: of subspaces, "hardened", or "any".
@@ -61,6 +61,8 @@ class MapPolicy:
     - `max_contributions_of_token`, `max_share_of_token`: what one token may give of a map, as a number and as a share (of ten
       contributions at least); None: no limit.
     - `keep_days`: a contribution is deleted after so long; None: it is kept until its owner deletes it.
+    - `largest_object`: size of the largest thing, as a share of the map's extent, on which alone no answer of a private map
+      rests (`veil.places.localization.AnswerGuard`); None: any answer is told. A public map tells all.
 
     Raises RangeError for values outside their range.
     """
@@ -74,6 +76,7 @@ class MapPolicy:
     max_contributions_of_token: int | None = None
     max_share_of_token: float | int | None = None
     keep_days: float | int | None = None
+    largest_object: float | int | None = 0.15
 
     def __post_init__(self) -> None:
         kinds = {"forms": tuple, "least_profile": str, "lines_only": bool, "max_features": int, "max_bytes": int}
@@ -95,6 +98,9 @@ class MapPolicy:
             raise RangeError(f"max_contributions_of_token must be 0 to 2^53, got {most!r}; leave it out for no limit")
         if share is not None and not (type(share) in (int, float) and 0 < share <= 1):
             raise RangeError(f"max_share_of_token must lie in (0, 1], got {share!r}; leave it out for no limit")
+        largest = self.largest_object
+        if largest is not None and not (type(largest) in (int, float) and 0 < largest <= 1):
+            raise RangeError(f"largest_object must lie in (0, 1], got {largest!r}; give null to tell any answer")
         for name in ("max_epsilon", "keep_days"):
             value = getattr(self, name)
             if value is not None and not (type(value) in (int, float) and 0 <= value <= _MOST):
@@ -124,6 +130,7 @@ class MapPolicy:
             "max_contributions_of_token": self.max_contributions_of_token,
             "max_share_of_token": self.max_share_of_token,
             "keep_days": self.keep_days,
+            "largest_object": self.largest_object,
         }
 
     def require_head(self, prefix: bytes) -> Head:
