@@ -15,15 +15,18 @@ from veil.codebooks.decoys import MOST_REUSE, USUAL_REUSE, in_runs
 from veil.errors import InputError, ReleaseRefused, Remedy
 from veil.features import Features
 from veil.files.codebooks import BUNDLED, bundled_codebook, bundled_decoys
+from veil.forms import Released
 from veil.geometry.gravity import checked_gravity
 from veil.ldp.composition import composed_epsilon
 from veil.ldp.mechanism import SubsetMechanism
 from veil.ldp.rounding import outward
+from veil.mechanisms.decoy_photographs import DecoyPhotographs, PlacedPhotographs, placed_photographs
 from veil.mechanisms.lines import gravity_key, line_key
 from veil.mechanisms.parameters import Parameters
 from veil.mechanisms.profile import Profile
 from veil.mechanisms.release import LineHiding, privatize, privatize_words, rule_for
-from veil.mechanisms.selection import ChosenFeatures, Selection, usual_selection
+from veil.mechanisms.selection import ChosenFeatures, Selection, selected_rows, usual_selection
+from veil.mechanisms.subspaces import uniform_rule
 from veil.one_line import one_line
 from veil.randomness import Randomness
 from veil.wire.message import Message, Upload
@@ -50,6 +53,8 @@ class Made:
     - `missing`: of words, number of features that were asked for and that the image does not have.
     - `image_features`: number of features that the image has, sent or not.
     - `rows`: of the raw features, in the order of the upload.
+    - `kind`: what it has in common with releases whose draws may leave again, as text.
+    - `decoy_photographs`: digests of the photographs that gave its decoys; empty for decoys of a pool.
     - `notes`: sentences that the user should read.
     - `remedy`: what would protect better.
     """
@@ -58,6 +63,8 @@ class Made:
     rows: Int64[np.ndarray, "features"]
     dtype: Literal["float16", "float32"]
     parameters: Parameters
+    kind: str
+    decoy_photographs: tuple[bytes, ...] = ()
     mechanism: SubsetMechanism | None = None
     image_epsilon: float | None = None
     median_error: float | None = None
@@ -76,14 +83,15 @@ class HideInSubspaces:
     - `profile`: parameters of the lifting; None: the hardened profile.
     - `codebook`: the codebook with the public PCA; None: the bundled one of the descriptor, and no PCA where there is none. One
       without a PCA, such as the pool itself, leaves float descriptors uncompressed.
-    - `decoys`: the pool of decoys; None: the bundled one of the descriptor, which is public: build one of your own.
+    - `decoys`: the pool of decoys; None: the bundled one of the descriptor, which is public: build one of your own. Or
+      photographs of other places, of which each release takes four (`DecoyPhotographs`).
     - `selection`: which features leave; None: 1,000 at least 10 px apart with the hardened profile, all with another one.
       Those of `select_for_map` were chosen one by one.
     """
 
     profile: Profile | None = None
     codebook: Codebook | None = None
-    decoys: Codebook | None = None
+    decoys: Codebook | DecoyPhotographs | None = None
     selection: Selection | ChosenFeatures | None = None
 
     __repr__ = one_line
@@ -96,18 +104,21 @@ class HideInSubspaces:
         """
         profile = self.profile or usual_profile(self.codebook, features)
         selection = self.selection or usual_selection(profile)
-        codebook, decoys = self._books(profile, features.space.descriptor)
-        most = (usual_selection(profile) if isinstance(selection, ChosenFeatures) else selection).features or len(features)
-        sent = len(selection.rows) if isinstance(selection, ChosenFeatures) else min(most, len(features))
-        decoys = in_runs(decoys, most * profile.decoy_count)
-        if profile.decoys == decoys.kind == "descriptors":
-            _require_enough(decoys, sent * profile.decoy_count)
+        placed = self._placed(profile, selection, features, source)
+        codebook, decoys = self._books(profile, features.space.descriptor, placed)
+        if placed is None:
+            most = (usual_selection(profile) if isinstance(selection, ChosenFeatures) else selection).features or len(features)
+            sent = len(selection.rows) if isinstance(selection, ChosenFeatures) else min(most, len(features))
+            decoys = in_runs(decoys, most * profile.decoy_count)
+            if profile.decoys == decoys.kind == "descriptors":
+                _require_enough(decoys, sent * profile.decoy_count)
         release = privatize(
             features,
             profile=profile,
             compression=codebook.compression,
             decoys=decoys,
             randomness=source,
+            rule=uniform_rule if placed is None else placed.rule,
             lines=lines,
             selection=selection,
         )
@@ -116,7 +127,7 @@ class HideInSubspaces:
         if profile.decoys == "descriptors" and self.decoys is None:
             notes.append("note: the bundled decoy pool is public, so whoever holds it can tell decoys from descriptors")
             remedy = (Remedy("give", "HideInSubspaces.decoys"),)
-        if release.decoy_reuse > USUAL_REUSE:
+        if placed is None and release.decoy_reuse > USUAL_REUSE:
             notes.append(
                 "note: the features of one image share decoys (with this pool each serves more than "
                 f"{USUAL_REUSE} of them), and subspaces that share decoys give these away even if the pool is secret "
@@ -127,26 +138,55 @@ class HideInSubspaces:
             rows=release.order,
             dtype=profile.dtype,
             parameters=release.parameters,
+            kind=release.parameters.text if placed is None else _kind(profile, release.upload.form),
+            decoy_photographs=() if placed is None else placed.photographs,
             image_features=len(features),
             notes=tuple(notes),
             remedy=remedy,
         )
 
-    def _books(self, profile: Profile, descriptor: str) -> tuple[Codebook, Codebook]:
+    def _placed(
+        self, profile: Profile, selection: Selection | ChosenFeatures, features: Features, source: Randomness
+    ) -> PlacedPhotographs | None:
+        """The decoy photographs of one image, placed; None for decoys of a pool.
+
+        Raises InputError for a profile whose decoys are no descriptors.
+        """
+        if not isinstance(self.decoys, DecoyPhotographs):
+            return None
+        if profile.decoys != "descriptors":
+            raise InputError(f"profile {profile.name!r} takes centroids as decoys; photographs go with the hardened profile")
+        apart = usual_selection(profile) if isinstance(selection, ChosenFeatures) else selection
+        return placed_photographs(
+            features,
+            selected_rows(features, selection, source),
+            self.decoys.photographs,
+            count=profile.decoy_count,
+            min_distance_px=apart.min_distance_px,
+            randomness=source,
+        )
+
+    def _books(self, profile: Profile, descriptor: str, placed: PlacedPhotographs | None) -> tuple[Codebook, Codebook]:
         """The codebook and the decoys; where neither PCA nor centroids are used, the pool is both."""
+        given = placed.pool if placed is not None else self.decoys if isinstance(self.decoys, Codebook) else None
         if profile.decoys == "descriptors":
-            decoys = self.decoys or bundled_decoys(descriptor)
+            decoys = given or bundled_decoys(descriptor)
             if not profile.compress and self.codebook is None:
                 return decoys, decoys
             return self.codebook or bundled_codebook(descriptor), decoys
         codebook = self.codebook or bundled_codebook(descriptor)
-        return codebook, self.decoys or codebook
+        return codebook, given or codebook
 
 
 def usual_profile(codebook: Codebook | None, features: Features) -> Profile:
     """The hardened profile; it compresses float descriptors, too, where a codebook with a PCA is given or bundled for them."""
     compress = features.space.descriptor in BUNDLED if codebook is None else codebook.pca is not None
     return Profile.hardened(quantized=features.is_quantized, compress=compress)
+
+
+def _kind(profile: Profile, form: Released) -> str:
+    """The kind of subspaces whose decoys are of photographs: each image has other ones."""
+    return f"photographs {profile.name} m={profile.m} [{form.space}]"
 
 
 def _require_enough(decoys: Codebook, draws: int) -> None:
@@ -227,6 +267,7 @@ class HideInWords:
             rows=release.order,
             dtype="float32",
             parameters=release.parameters,
+            kind=release.parameters.text,
             mechanism=self.mechanism,
             image_epsilon=self.image_epsilon(len(release.upload)),
             median_error=release.median_error,
