@@ -37,7 +37,7 @@ def placed(image: Features, given: tuple[Features, ...], *, count: int = 4, apar
 
 
 def test_the_assignment_costs_least() -> None:
-    """Oracle: all one-to-one assignments of eight features to five, with the cost written out for each pair."""
+    """Oracle: all one-to-one assignments of the six largest of eight features to five, with the cost written out for each."""
     image, other = photograph("few", 5), photograph("eight", 8)
     made = placed(image, (other,), count=1)
     assert image.scales is not None and other.scales is not None
@@ -48,7 +48,8 @@ def test_the_assignment_costs_least() -> None:
         octaves = np.log2(image.scales / other.scales[list(rows)])
         return float((gaps**2 + OCTAVE * octaves**2).sum())
 
-    best = min(permutations(range(8), 5), key=cost)
+    largest = sorted(np.argsort(-other.scales)[:6].tolist())
+    best = min(permutations(largest, 5), key=cost)
     np.testing.assert_array_equal(made.pool.stored, other.descriptors[list(best)])
     gaps = np.linalg.norm(image.keypoints - other.keypoints[list(best)], axis=1)
     assert made.displacement == pytest.approx(gaps.mean() / spacing, rel=1e-5)
@@ -83,17 +84,16 @@ def test_each_subspace_holds_one_feature_of_each_photograph() -> None:
 
 def test_those_that_fit_best_are_taken() -> None:
     """Planted: two photographs with keypoints beside those of the image, one of which stands and is to be turned."""
-    image, given = photograph("image", 60), list(photographs(6))
-    near = photograph("near", 80)
-    keypoints = near.keypoints.copy()
-    keypoints[:60] = np.clip(image.keypoints + generator("beside").normal(0, 2, (60, 2)), 0, (639, 479))
-    given[3] = replace(given[3], keypoints=np.concatenate([keypoints, given[3].keypoints[80:]]))
-    stands = photograph("stands", 80, width=480, height=640)
-    turned = np.stack([keypoints[:, 0] * 0 + 480 * (1 - keypoints[:, 1] / 480), keypoints[:, 0]], axis=1).astype(np.float32)
-    given[5] = replace(stands, keypoints=turned)
+    image, given = replace(photograph("image", 60), scales=None), list(photographs(6))
+    beside = np.clip(image.keypoints + generator("beside").normal(0, 2, (60, 2)), 0, (639, 479)).astype(np.float32)
+    near = photograph("near", 72)
+    keypoints = np.concatenate([beside, near.keypoints[60:]])
+    given[3] = replace(near, keypoints=keypoints)
+    turned = np.stack([480 - keypoints[:, 1], keypoints[:, 0]], axis=1)
+    given[5] = replace(photograph("stands", 72, width=480, height=640), keypoints=turned)
     made = placed(image, tuple(given), count=2)
     assert set(made.photographs) == {given[3].image_digest, given[5].image_digest}
-    assert made.displacement < 0.3
+    assert made.displacement < 0.1
 
 
 def test_scales_do_not_tell_the_truth() -> None:

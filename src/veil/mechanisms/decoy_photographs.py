@@ -27,11 +27,11 @@ from veil.space import differences
 
 # Number of features of a decoy photograph for each that leaves, at least and at most: too few of them are displaced far, and
 # features of smaller scale than those that leave tell them.
-SPARE, MOST = 1.2, 2.0
+SPARE = 1.2
 # A photograph of a side this many times that of the image, or less, is of like size.
 LIKE_SIZE = 1.6
 # Number of photographs that are drawn for an image, of which those that fit best are taken.
-TRIED = 24
+TRIED = 48
 # Cost of an octave of scale, in squares of the mean spacing of keypoints.
 OCTAVE = 0.3
 
@@ -142,7 +142,7 @@ def placed_photographs(
     size = _upright_size(features)
     fitting: list[Features] = []
     for item in _drawn(features, [item for item in photographs if _is_like(size, _upright_size(item))], randomness):
-        largest = Selection(features=max(1, math.ceil(MOST * len(own))), min_distance_px=min_distance_px)
+        largest = Selection(features=max(1, math.ceil(SPARE * len(own))), min_distance_px=min_distance_px)
         kept = item.take(selected_rows(item, largest, randomness))
         if len(kept) >= SPARE * len(own) and item.image_digest != features.image_digest:
             fitting.append(kept)
