@@ -220,7 +220,8 @@ def _views(name: str, *, noise: float, shared: float, related: bool = True) -> t
     own = np.flatnonzero(partner >= 0)
     decoys[1][partner[own], 2] = decoys[0][own, 1]
     left, right = (
-        _through(_dithered(random, points), _dithered(random, others)) for points, others in zip((first, second), decoys, strict=True)
+        _through(_dithered(random, points), _dithered(random, others))
+        for points, others in zip((first, second), decoys, strict=True)
     )
     return left, right, partner
 
@@ -262,8 +263,8 @@ def test_near_repeats_still_match_where_they_meet(noise: float, monkeypatch: pyt
 
 
 def test_draws_that_left_twice_match_beside_shared_decoys() -> None:
-    """Planted: a third of the subspaces are equal, others share decoys of one photograph. One stands twice, and says nothing."""
-    left, right, partner = _views("left twice", noise=0.015, shared=0.6)
+    """Planted: a third of the subspaces are equal, others share decoys of one photograph. One stands twice."""
+    left, right, _ = _views("left twice", noise=0.015, shared=0.6)
     origin, basis = right.origin.copy(), right.basis.copy()
     again = np.arange(400, 600)
     origin[again], basis[again] = left.origin[again[::-1]], left.basis[again[::-1]]

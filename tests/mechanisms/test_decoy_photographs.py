@@ -31,9 +31,7 @@ SOURCE = randomness.memoized(randomness.Secret(key=b"s" * 32))
 
 def placed(image: Features, given: tuple[Features, ...], *, count: int = 4, apart: float = 0.0) -> PlacedPhotographs:
     """All features of the image leave."""
-    return placed_photographs(
-        image, np.arange(len(image)), given, count=count, min_distance_px=apart, randomness=SOURCE
-    )
+    return placed_photographs(image, np.arange(len(image)), given, count=count, min_distance_px=apart, randomness=SOURCE)
 
 
 def test_the_assignment_costs_least() -> None:
@@ -107,7 +105,9 @@ def test_scales_do_not_tell_the_truth() -> None:
         assert image.scales is not None
         sent = np.sort(np.argsort(-image.scales)[:400])
         made = placed_photographs(image, sent, given, count=4, min_distance_px=0.0, randomness=SOURCE)
-        by_descriptor = {row.tobytes(): scale for item in given for row, scale in zip(item.descriptors, item.scales, strict=True)}
+        by_descriptor = {
+            row.tobytes(): scale for item in given for row, scale in zip(item.descriptors, item.scales, strict=True)
+        }
         scales = np.array([by_descriptor[row.tobytes()] for row in made.pool.stored]).reshape(4, 400)
         if drawn:
             every = np.concatenate([item.scales for item in given if item.scales is not None])

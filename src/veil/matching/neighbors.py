@@ -124,7 +124,7 @@ def shares_decoys(distances: Float64[np.ndarray, "features 2"], meets: float) ->
 
 
 def equal_subspaces(left: Flat, right: Flat) -> Int64[np.ndarray, "pairs 2"]:
-    """Pairs of features of two forms whose subspaces are equal, in base and axes; those that stand twice in a form are left out.
+    """Pairs of features of two forms whose subspaces are equal, in base and axes, without those that stand twice in a form.
 
     They are one draw that left twice (release.md#near-repeats): shared decoys make subspaces meet in points, not everywhere.
     """

@@ -25,13 +25,13 @@ from veil.one_line import one_line
 from veil.randomness import Randomness
 from veil.space import differences
 
-# Number of features of a decoy photograph for each that leaves, at least and at most: too few of them are displaced far, and
-# features of smaller scale than those that leave tell them.
+# Number of features of a decoy photograph for each that leaves, those of largest scale. More of them would be displaced less,
+# and of smaller scale than those that leave, which tells more.
 SPARE = 1.2
 # A photograph of a side this many times that of the image, or less, is of like size.
 LIKE_SIZE = 1.6
 # Number of photographs that are drawn for an image, of which those that fit best are taken.
-TRIED = 48
+TRIED = 24
 # Cost of an octave of scale, in squares of the mean spacing of keypoints.
 OCTAVE = 0.3
 
@@ -41,8 +41,8 @@ class DecoyPhotographs:
     """Photographs of other places that give decoys as wholes; a device uses each for one release, ever.
 
     `photographs` are their raw features, of the same kind as those of the images that are released, and extracted as these are.
-    They are of other places, and no two of one place: what two uploads have in common joins them. Raises InputError for one that
-    is there twice.
+    They are of other places, and no two of one place: what two uploads have in common joins them. Raises InputError for one
+    that is there twice.
     """
 
     photographs: tuple[Features, ...]

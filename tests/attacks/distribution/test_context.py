@@ -9,9 +9,6 @@ import pytest
 
 from veil.attacks.distribution.context import (
     DISTANCE_INPUTS,
-    ContextNetwork,
-    NeighborLayers,
-    Perceptron,
     context_beliefs,
     context_estimates,
     distance_inputs,
@@ -22,9 +19,18 @@ from veil.attacks.distribution.modes import Modes
 from veil.errors import InputError, SpaceError
 from veil.forms import Subspaces, canonical
 from veil.ldp.guarantee import NoProof
-from veil.space import Space
 from worlds import generator
-from worlds.planted_context import CANDIDATES, DIM, FEATURES, LARGE, SPACE, alike, network, of_one_kind, passing, silent_neighbors, zeros
+from worlds.planted_context import (
+    CANDIDATES,
+    DIM,
+    FEATURES,
+    SPACE,
+    alike,
+    network,
+    of_one_kind,
+    zeros,
+)
+
 
 def world(name: str, *, together: bool) -> tuple[Modes, np.ndarray, np.ndarray]:
     """Candidates of 60 features of which one, in a random place, is of the photograph; positions; the right places."""
