@@ -109,7 +109,8 @@ class FormOptions:
     """Options of the study.
 
     `photographs` of each scene are attacked, evenly spread over those held out (None: all), with `others` uploads beside each
-    in the second run, which 0 leaves out. `features` of each photograph are attacked, for `seconds` of processor time a photograph and run.
+    in the second run, which 0 leaves out. `features` of each photograph are attacked, for `seconds` of processor time a
+    photograph and run.
     `seed` draws them.
     """
 

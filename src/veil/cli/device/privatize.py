@@ -33,6 +33,7 @@ from veil.report.tables import Name, Table, fixed, numbers
 EXAMPLES = """\
   veil privatize features.h5 -o upload/                           the hardened profile
   veil privatize features.h5 -o upload/ --decoys pool.npz         with a decoy pool of your own (recommended)
+  veil privatize features.h5 -o upload/ --decoys others.h5        decoys of whole photographs, each used once
   veil privatize queries.h5 -o upload/ --one-by-one               photographs that ask a map which others made
   veil privatize video.h5 -o upload/ --one-by-one --near-repeats earlier   frames of a video, as queries
   veil privatize features.h5 -o upload/ --write-names names.csv   which message is of which photograph
