@@ -1,4 +1,4 @@
-"""A device uses each decoy photograph for one release, repeats releases with their own, and says what to bring when few are left."""
+"""A device uses each decoy photograph once, repeats releases with their own, and says what to bring when few are left."""
 
 from __future__ import annotations
 
