@@ -18,7 +18,7 @@ from pathlib import Path
 
 import veil
 from veil.cli.common import quiet_colmap
-from veil.device.purpose import Purpose
+from veil.device.protection import Purpose
 from veil.files.photographs.pictures import read_picture
 from veil.geometry.similarity import align_poses
 from veil_lab.files.scenes import ReferenceScene, read_scene

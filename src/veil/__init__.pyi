@@ -32,11 +32,12 @@ from veil.device.device import Device as Device
 from veil.device.protection import Protection as Protection
 from veil.device.protection import HideInSubspaces as HideInSubspaces
 from veil.device.protection import HideInWords as HideInWords
-from veil.device.purpose import usual_protection as usual_protection
+from veil.device.protection import usual_protection as usual_protection
 from veil.mechanisms.release import HideInLines as HideInLines
 from veil.mechanisms.release import HideInConvergentLines as HideInConvergentLines
 from veil.mechanisms.release import HideInParallelLines as HideInParallelLines
 from veil.mechanisms.profile import Profile as Profile
+from veil.mechanisms.decoy_photographs import DecoyPhotographs as DecoyPhotographs
 from veil.mechanisms.selection import Selection as Selection
 from veil.mechanisms.selection import ChosenFeatures as ChosenFeatures
 from veil.device.doors import select_for_map as select_for_map

@@ -42,6 +42,7 @@ MEANINGS = (
         "audit, evaluate attacks, evaluate forms, evaluate learned, evaluate repeats, lab tune, lab board",
     ),
     Meaning("--attacker", "path", "photographs that the attacker has", "audit, evaluate attacks, evaluate neighborhoods"),
+    Meaning("--attacks", "choice", "attacks that are run", "evaluate forms, evaluate inversion"),
     Meaning("--balance", "text", "label of the decoys, each class of which is drawn alike", "faces create, evaluate faces"),
     Meaning("--bits", "choice", "bits of a descriptor along each axis of its PCA", "evaluate tiles"),
     Meaning(
@@ -236,6 +237,12 @@ MEANINGS = (
     Meaning("--pairs", "text", "pairs of images that are matched", "map"),
     Meaning("--pairs", "choice", "pairs of images that are matched", "plan map"),
     Meaning("--per-image", "count", "features of each photograph that are lifted", "evaluate attacks, evaluate defenses"),
+    Meaning(
+        "--others",
+        "count",
+        "further uploads that the attacker has beside the attacked one",
+        "evaluate forms, evaluate learned, lab tune",
+    ),
     Meaning(
         "--photographs",
         "count",

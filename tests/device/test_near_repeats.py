@@ -11,7 +11,7 @@ import pytest
 
 import veil
 from veil.device.device import releasing
-from veil.device.purpose import Purpose
+from veil.device.protection import Purpose
 from veil.errors import FileFormatError, ReleaseRefused
 from veil.features import Features
 from veil.files.device import drawn

@@ -12,7 +12,7 @@ import pytest
 import veil
 from veil.cli import _parser
 from veil.cli.remedies import phrase
-from veil.device.purpose import EPSILON, FEATURES
+from veil.device.protection import EPSILON, FEATURES
 from veil.errors import InputError, ReleaseRefused
 from veil.features import Features
 from veil.forms import Subsets, Subspaces, lifted_guarantee

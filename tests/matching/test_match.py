@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -144,7 +145,7 @@ def test_shared_decoys_are_no_matches(monkeypatch: pytest.MonkeyPatch) -> None:
     identity = np.arange(len(left))
     matches = match(left, right).indices
     right_ones = (matches[:, 0] == matches[:, 1]).sum()
-    monkeypatch.setattr(neighbors, "SHARED_DECOYS", 1.0)
+    monkeypatch.setattr(neighbors, "shares_decoys", lambda *_: False)
     misled = match(left, right).indices
     assert right_ones > 0.9 * len(identity) and (misled[:, 0] == misled[:, 1]).sum() < 0.6 * len(identity)
 
@@ -154,7 +155,7 @@ def test_without_shared_decoys_nothing_changes(monkeypatch: pytest.MonkeyPatch) 
 
     left, right = _sharing_decoys(300, words=200_000)
     matches = match(left, right)
-    monkeypatch.setattr(neighbors, "SHARED_DECOYS", 1.0)
+    monkeypatch.setattr(neighbors, "shares_decoys", lambda *_: False)
     assert np.array_equal(match(left, right).indices, matches.indices) and len(matches) > 0.9 * len(left)
 
 
@@ -180,3 +181,98 @@ def _sharing_decoys(count: int, *, words: int) -> tuple[Subspaces, Subspaces]:
         )
 
     return view(), view()
+
+
+WIDTH, DIM = 4 / 512, 48
+HARDENED = Space(descriptor="sift", normalization="L2", dim=DIM, codebook="ab" * 32, dither_steps=4.0)
+
+
+def _dithered(random: np.random.Generator, points: np.ndarray) -> np.ndarray:
+    return points + WIDTH * random.uniform(-0.5, 0.5, points.shape)
+
+
+def _through(points: np.ndarray, decoys: np.ndarray) -> Subspaces:
+    """Hardened subspaces through points (features, dim) and their decoys (features, 4, dim)."""
+    basis = np.linalg.qr((decoys - points[:, None]).transpose(0, 2, 1))[0].transpose(0, 2, 1)
+    origin = points - np.einsum("fmn,fm->fn", basis, np.einsum("fmn,fn->fm", basis, points))
+    return Subspaces(
+        origin=origin.astype(np.float32),
+        basis=np.ascontiguousarray(basis, dtype=np.float32),
+        space=HARDENED,
+        guarantee=NoProof(reason="planted"),
+        profile="hardened",
+        releasable=False,
+    )
+
+
+def _views(name: str, *, noise: float, shared: float, related: bool = True) -> tuple[Subspaces, Subspaces, np.ndarray]:
+    """Two messages of 600 features, of which a share has one decoy in common with another feature of the other message.
+
+    Descriptors of one place differ by `noise` in each number. The last array has, for each feature of the left message, the one
+    of the right that shares its decoy, -1 for none.
+    """
+    random = generator(name)
+    count = 600
+    first = random.normal(size=(count, DIM)) / 7
+    second = (first if related else random.normal(size=(count, DIM)) / 7) + noise * random.normal(size=first.shape)
+    decoys = [random.normal(size=(count, 4, DIM)) / 7 for _ in range(2)]
+    partner = np.where(np.arange(count) < shared * count, random.permutation(count), -1)
+    own = np.flatnonzero(partner >= 0)
+    decoys[1][partner[own], 2] = decoys[0][own, 1]
+    left, right = (
+        _through(_dithered(random, points), _dithered(random, others))
+        for points, others in zip((first, second), decoys, strict=True)
+    )
+    return left, right, partner
+
+
+@pytest.mark.parametrize("share", [0.9, 0.1])
+def test_one_decoy_photograph_of_two_messages_misleads_nobody(share: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Planted: views of the same points, where a share of the features meets one other in a decoy, and none meets two.
+
+    Broken twin: a guard that asks the second neighbor alone pairs features that share a decoy.
+    """
+    from veil.matching import neighbors
+
+    left, right, partner = _views("one photograph", noise=0.015, shared=share)
+    matches = match(left, right).indices
+    assert (matches[:, 0] == matches[:, 1]).sum() > 0.9 * len(left)
+    monkeypatch.setattr(neighbors, "MET", 1.0)
+    misled = match(left, right).indices
+    wrong = (partner[misled[:, 0]] == misled[:, 1]).sum()
+    assert wrong > 0.9 * share * len(left)
+
+
+def test_strangers_that_share_a_decoy_photograph_do_not_match_in_it() -> None:
+    left, right, partner = _views("strangers", noise=0.0, shared=0.9, related=False)
+    matches = match(left, right).indices
+    assert (partner[matches[:, 0]] == matches[:, 1]).sum() < 0.02 * len(left)
+
+
+@pytest.mark.parametrize("noise", [0.002, 0.004])
+def test_near_repeats_still_match_where_they_meet(noise: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Planted: descriptors that differ by about a dither. Broken twin: a guard that takes all meetings for decoys."""
+    from veil.matching import neighbors
+
+    left, right, _ = _views("near repeats", noise=noise, shared=0.0)
+    matches = match(left, right).indices
+    assert (matches[:, 0] == matches[:, 1]).sum() > 0.98 * len(left)
+    monkeypatch.setattr(neighbors, "shares_decoys", lambda *_: True)
+    lost = match(left, right).indices
+    assert (lost[:, 0] == lost[:, 1]).sum() < 0.98 * (matches[:, 0] == matches[:, 1]).sum()
+
+
+def test_draws_that_left_twice_match_beside_shared_decoys() -> None:
+    """Planted: a third of the subspaces are equal, others share decoys of one photograph. One stands twice."""
+    left, right, _ = _views("left twice", noise=0.015, shared=0.6)
+    origin, basis = right.origin.copy(), right.basis.copy()
+    again = np.arange(400, 600)
+    origin[again], basis[again] = left.origin[again[::-1]], left.basis[again[::-1]]
+    origin[0], basis[0] = origin[599], basis[599]  # stands twice
+    right = replace(right, origin=origin, basis=basis)
+    matches = match(left, right)
+    matched = dict(map(tuple, matches.indices.tolist()))
+    assert all(matched.get(int(row)) == 999 - row for row in again[1:])
+    assert (matches.distances[np.isin(matches.indices[:, 0], again[1:])] == 0).all()
+    kept = np.array([row for row in range(1, 400) if matched.get(row) == row])
+    assert len(kept) > 0.8 * 399

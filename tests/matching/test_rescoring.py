@@ -129,3 +129,17 @@ def test_other_spaces_and_few_features_have_no_log_odds(pair: tuple[Subspaces, S
     assert scoring_for(public, right) is None and scoring_for(left, public) is None
     elsewhere = replace(left, space=replace(left.space, codebook="0" * 64))
     assert scoring_for(elsewhere, elsewhere) is None
+
+
+def test_a_draw_that_left_twice_matches_itself(pair: tuple[Subspaces, Subspaces, set[tuple[int, int]]]) -> None:
+    """Planted: ten subspaces of the right message are those of the left one. No candidate takes their features."""
+    left, right, _ = pair
+    origin, basis = right.origin.copy(), right.basis.copy()
+    rows, others = np.arange(10), np.arange(29, 19, -1)
+    origin[others], basis[others] = left.origin[rows], left.basis[rows]
+    scoring = scoring_for(left, right)
+    assert scoring is not None
+    matches = matches_by_odds(left, replace(right, origin=origin, basis=basis), scoring, least_log_odds=-20.0)
+    of = dict(map(tuple, matches.indices.tolist()))
+    assert [of[row] for row in rows] == others.tolist()
+    assert len(set(of.values())) == len(of) == len(matches) > 40

@@ -85,6 +85,30 @@ def _best(attacked: Sequence[MeasuredForm]) -> Iterator[tuple[str, ...]]:
                 yield form.form, best.attack, str(uploads), str(best.photographs), best.cell, best.interval
 
 
+def frontier_table(forms: Sequence[MeasuredForm]) -> Table | None:
+    """The table of what each form localizes against what the best attack on one upload recovers; None without attacks."""
+    attacked = [(form, best) for form in forms if (best := form.best("descriptor", 1)) is not None]
+    if not attacked:
+        return None
+    columns = numbers(
+        "features sent", "localized, %", "within 0.1, %", "within 0.2, %", "within 0.4, %", "descriptors within 0.2"
+    )
+    return Table(
+        columns=[Name("what is sent"), Words("best attack"), *columns],
+        rows=[
+            (
+                form.form,
+                best.attack,
+                f"{form.features:.0f}",
+                f"{100 * form.localized / form.queries:.0f}",
+                *(f"{100 * share:.0f}" for share in best.shares),
+                f"{best.shares[1] * form.features:.0f}",
+            )
+            for form, best in attacked
+        ],
+    )
+
+
 def summary_table(forms: Sequence[MeasuredForm]) -> Table:
     """The short table: each form with what it localizes and what the best attacks recover."""
     return Table(

@@ -9,6 +9,7 @@ import numpy as np
 
 from veil.attacks.attack import OWN_PHOTOGRAPHS, Attack, Attempt
 from veil.attacks.claims import CannotRun, Estimates, no_release
+from veil.attacks.distribution.blind_sorting import sorted_readings
 from veil.attacks.distribution.context import NEIGHBORS, context_beliefs, context_estimates, mean_spacing, neighbor_rows
 from veil.attacks.distribution.learned_model import LearnedModel
 from veil.attacks.distribution.modes import ModeOptions, Modes, density_modes, joined_modes
@@ -84,6 +85,37 @@ def _context(target: Target) -> Attempt:
         seconds=clock.seconds + extra.seconds,
         notes=(f"{len(together)} features were searched, {len(rows)} of them to be judged and the others as their neighbors",),
         details={"searched": float(len(together))},
+    )
+
+
+def _blind_sorting(target: Target) -> Attempt:
+    """Modes of the features that `context` searched, and of as many others as there is time for, sorted into photographs."""
+    learned, keypoints = _learned(target), target.image.keypoints
+    if keypoints is None:
+        raise CannotRun("lines hide who is whose neighbor")
+    if MODES_AROUND not in target.cache:
+        raise CannotRun("the attack `context`, whose modes it sorts, was not run")
+    positions = keypoints.astype(np.float64)
+    rows, modes = target.cache[MODES_AROUND]
+    more, seconds = np.setdiff1d(np.arange(len(target.form)), rows), 0.0
+    if len(more):
+        with suppress(CannotRun):  # without time for others those around the attacked ones are sorted
+            extra, extra_modes = _found_modes(target, "blind sorting", more)
+            rows, modes, seconds = np.concatenate([rows, extra.rows]), joined_modes([modes, extra_modes]), extra.seconds
+    with target.timer() as clock:
+        count = target.decoy_count + 1
+        readings = sorted_readings(modes, learned.context, positions[rows], readings=count, spacing=mean_spacing(positions))
+        claim = context_estimates(target.form.take(rows), modes, readings.beliefs[readings.named], learned.context)
+    attacked, _ = target.cache[MODES]
+    best, second = np.sort(readings.agreement)[::-1][:2]
+    return Attempt(
+        label="blind sorting",
+        rows=attacked,
+        claim=claim.take(np.arange(len(attacked))),
+        left_out=len(target.rows) - len(attacked),
+        seconds=clock.seconds + seconds,
+        notes=(f"{len(rows)} features were sorted into {count} photographs, of which one was named",),
+        details={"sorted": float(len(rows)), "lead": float(best - second)},
     )
 
 
@@ -220,6 +252,16 @@ LEARNED_ATTACKS = (
         units="descriptor",
         modules=("distribution.context", "distribution.modes"),
         _run=_context,
+        time_share=6.0,
+    ),
+    Attack(
+        name="blind sorting",
+        surface="subspaces",
+        family="distribution",
+        assumes=f"{LEARNED} and which are neighbors",
+        units="descriptor",
+        modules=("distribution.blind_sorting", "distribution.context", "distribution.modes"),
+        _run=_blind_sorting,
         time_share=6.0,
     ),
     Attack(

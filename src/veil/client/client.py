@@ -18,8 +18,7 @@ from veil.client.tile_access import serves_tiles
 from veil.client.tile_use import TileUse
 from veil.client.usual import protection_for
 from veil.device.device import Device, require_one_gravity
-from veil.device.protection import Protection
-from veil.device.purpose import Purpose, usual_protection
+from veil.device.protection import Protection, Purpose, usual_protection
 from veil.device.tiles import TileAnswer
 from veil.errors import InputError, WireError
 from veil.features import Features

@@ -14,8 +14,7 @@ import numpy as np
 from jaxtyping import Float64
 
 from veil.client.answers import RemoteMap
-from veil.device.protection import HideInWords, Protection
-from veil.device.purpose import EPSILON, OBFUSCATION, TILES, Purpose, usual_protection
+from veil.device.protection import EPSILON, OBFUSCATION, TILES, HideInWords, Protection, Purpose, usual_protection
 from veil.errors import ReleaseRefused, Remedy
 from veil.features import Features
 from veil.mechanisms.release import HideInLines

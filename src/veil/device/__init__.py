@@ -1,6 +1,6 @@
 """The device and its owner, the raw side: what takes photographs and raw features, and lets forms alone leave.
 
-- `protection` says how a photograph is protected, and `purpose` how it usually is. `device` releases it: secret, ledger and
+- `protection` says how a photograph is protected, and how it usually is. `device` releases it: secret, ledger and
   budgets together.
 - `photographs` gives a photograph its camera. `gravity` measures which way is down in it.
 - `descriptor_books` makes the codebook and the pool of decoys of a descriptor from photographs.

@@ -5,22 +5,23 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 from jaxtyping import Float64
 
 from veil import randomness
-from veil.device.protection import HideInWords, Made, Protection, make, positions_key
-from veil.device.purpose import Purpose, usual_protection
+from veil.device.protection import HideInWords, Made, Protection, Purpose, make, positions_key, usual_protection
 from veil.errors import InputError, ReleaseRefused, Remedy
 from veil.features import Features
 from veil.files.device.drawn import DrawnReader, SealedDraws, opened_draws, sealed_draws
 from veil.files.device.home import home
 from veil.files.device.ledger import Entry, Ledger, connected, record_all, require_enterable, require_secret
 from veil.files.device.secret import load_secret
+from veil.files.device.spent import spent_on, unusable
 from veil.ldp.budget import Budget, BudgetUnit
+from veil.mechanisms.decoy_photographs import DecoyPhotographs
 from veil.mechanisms.lines import normalized_keypoints
 from veil.mechanisms.public import publish
 from veil.mechanisms.release import PRIVATE_DICTIONARY, HideInLines, made_from, pseudonym
@@ -143,9 +144,10 @@ class Device:
         if isinstance(protection.descriptors, HideInWords) and protection.descriptors.book.digest != self._public:
             self.require_public(protection.descriptors, [(name or "this image", features.image_digest)])
         source = randomness.fresh() if fresh else randomness.memoized(self._secret)
+        image = features.image_digest.hex()
+        protection = self._with_unspent(protection, image, pending, fresh=fresh)
         made = make(protection, features, source)
         hidden = positions_key(protection, features, source)
-        image = features.image_digest.hex()
         others = [*self.ledger.entries_of(image), *(entry for entry in pending if entry.image_digest == image)]
         if left := [entry.parameters for entry in others if not entry.fresh]:  # the image leaves as it did then
             purpose = "localize" if any(EARLIER in parameters for parameters in left) else "map"
@@ -166,6 +168,7 @@ class Device:
             chosen=_chosen(protection),
             charged=None if again is None else again.new,
             draws=None if again is None else again.draws,
+            decoy_photographs=tuple(digest.hex() for digest in made.decoy_photographs),
         )
         # The image that is entered now is compared with no other dictionary.
         self._public = protection.descriptors.book.digest if isinstance(protection.descriptors, HideInWords) else None
@@ -182,11 +185,28 @@ class Device:
             shown_before=0 if again is None else len(upload) - again.new,
         )
 
+    def _with_unspent(self, protection: Protection, image: str, pending: Sequence[Entry], *, fresh: bool) -> Protection:
+        """The protection with those decoy photographs that may serve an image: its own if it left before, or unspent ones."""
+        descriptors = protection.descriptors
+        if isinstance(descriptors, HideInWords) or not isinstance(descriptors.decoys, DecoyPhotographs):
+            return protection
+        with connected(self.ledger.path, mode="ro") as connection:
+            own, used = spent_on(connection, image), unusable(connection)
+        for entry in pending:
+            used |= {entry.image_digest, *entry.decoy_photographs}
+            if not own and entry.image_digest == image and not entry.fresh:
+                own = list(entry.decoy_photographs)
+        if own and not fresh:
+            left = descriptors.decoys.named([bytes.fromhex(digest) for digest in own])
+        else:
+            left = descriptors.decoys.without({bytes.fromhex(digest) for digest in used})
+        return replace(protection, descriptors=replace(descriptors, decoys=left))
+
     def _again(
         self, made: Made, protection: Protection, features: Features, source: Randomness, pending: Sequence[Entry]
     ) -> _Again:
         """The upload with the earlier draws of features that left before, from the ledger and the releases of this call."""
-        image, kind = features.image_digest.hex(), made.parameters.text
+        image, kind = features.image_digest.hex(), made.kind
         sent = features.take(made.rows)
         sketches = sketched(publish(sent).vectors, source)
         places = normalized_keypoints(sent) if isinstance(protection.lines, HideInLines) else None

@@ -1,4 +1,7 @@
-"""Protections of a photograph before release: descriptors in subspaces or words, positions as they are or in lines."""
+"""Protections of a photograph before release: descriptors in subspaces or words, positions as they are or in lines.
+
+What a message is for says which is the usual one (docs/choose.md#the-decision).
+"""
 
 from __future__ import annotations
 
@@ -15,15 +18,18 @@ from veil.codebooks.decoys import MOST_REUSE, USUAL_REUSE, in_runs
 from veil.errors import InputError, ReleaseRefused, Remedy
 from veil.features import Features
 from veil.files.codebooks import BUNDLED, bundled_codebook, bundled_decoys
+from veil.forms import Released
 from veil.geometry.gravity import checked_gravity
 from veil.ldp.composition import composed_epsilon
 from veil.ldp.mechanism import SubsetMechanism
 from veil.ldp.rounding import outward
+from veil.mechanisms.decoy_photographs import DecoyPhotographs, PlacedPhotographs, placed_photographs
 from veil.mechanisms.lines import gravity_key, line_key
 from veil.mechanisms.parameters import Parameters
 from veil.mechanisms.profile import Profile
 from veil.mechanisms.release import LineHiding, privatize, privatize_words, rule_for
-from veil.mechanisms.selection import ChosenFeatures, Selection, usual_selection
+from veil.mechanisms.selection import ChosenFeatures, Selection, selected_rows, usual_selection
+from veil.mechanisms.subspaces import uniform_rule
 from veil.one_line import one_line
 from veil.randomness import Randomness
 from veil.wire.message import Message, Upload
@@ -35,6 +41,14 @@ GUESSED_ALONE = "warning: the focal length is a guess, and positions alone are l
 # Probability of being the true word above which a sent word is no longer hidden among others
 # (words.md#what-epsilon-means-for-one-feature).
 MAX_POSTERIOR = 0.25
+
+# A message is for `veil localize`, or for `veil map`.
+Purpose = Literal["localize", "map"]
+# Of each feature in words that are to be localized, and how many of them leave.
+EPSILON, FEATURES = 5.0, 1000
+TILES = Remedy("see", "tiles")
+GRAVITY = Remedy("give", "Protection.gravity")
+OBFUSCATION = Remedy("give", "Protection.descriptors", "HideInSubspaces()")
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -50,6 +64,8 @@ class Made:
     - `missing`: of words, number of features that were asked for and that the image does not have.
     - `image_features`: number of features that the image has, sent or not.
     - `rows`: of the raw features, in the order of the upload.
+    - `kind`: what it has in common with releases whose draws may leave again, as text.
+    - `decoy_photographs`: digests of the photographs that gave its decoys; empty for decoys of a pool.
     - `notes`: sentences that the user should read.
     - `remedy`: what would protect better.
     """
@@ -58,6 +74,8 @@ class Made:
     rows: Int64[np.ndarray, "features"]
     dtype: Literal["float16", "float32"]
     parameters: Parameters
+    kind: str
+    decoy_photographs: tuple[bytes, ...] = ()
     mechanism: SubsetMechanism | None = None
     image_epsilon: float | None = None
     median_error: float | None = None
@@ -76,14 +94,15 @@ class HideInSubspaces:
     - `profile`: parameters of the lifting; None: the hardened profile.
     - `codebook`: the codebook with the public PCA; None: the bundled one of the descriptor, and no PCA where there is none. One
       without a PCA, such as the pool itself, leaves float descriptors uncompressed.
-    - `decoys`: the pool of decoys; None: the bundled one of the descriptor, which is public: build one of your own.
+    - `decoys`: the pool of decoys; None: the bundled one of the descriptor, which is public: build one of your own. Or
+      photographs of other places, of which each release takes four (`DecoyPhotographs`).
     - `selection`: which features leave; None: 1,000 at least 10 px apart with the hardened profile, all with another one.
       Those of `select_for_map` were chosen one by one.
     """
 
     profile: Profile | None = None
     codebook: Codebook | None = None
-    decoys: Codebook | None = None
+    decoys: Codebook | DecoyPhotographs | None = None
     selection: Selection | ChosenFeatures | None = None
 
     __repr__ = one_line
@@ -96,18 +115,21 @@ class HideInSubspaces:
         """
         profile = self.profile or usual_profile(self.codebook, features)
         selection = self.selection or usual_selection(profile)
-        codebook, decoys = self._books(profile, features.space.descriptor)
-        most = (usual_selection(profile) if isinstance(selection, ChosenFeatures) else selection).features or len(features)
-        sent = len(selection.rows) if isinstance(selection, ChosenFeatures) else min(most, len(features))
-        decoys = in_runs(decoys, most * profile.decoy_count)
-        if profile.decoys == decoys.kind == "descriptors":
-            _require_enough(decoys, sent * profile.decoy_count)
+        placed = self._placed(profile, selection, features, source)
+        codebook, decoys = self._books(profile, features.space.descriptor, placed)
+        if placed is None:
+            most = (usual_selection(profile) if isinstance(selection, ChosenFeatures) else selection).features or len(features)
+            sent = len(selection.rows) if isinstance(selection, ChosenFeatures) else min(most, len(features))
+            decoys = in_runs(decoys, most * profile.decoy_count)
+            if profile.decoys == decoys.kind == "descriptors":
+                _require_enough(decoys, sent * profile.decoy_count)
         release = privatize(
             features,
             profile=profile,
             compression=codebook.compression,
             decoys=decoys,
             randomness=source,
+            rule=uniform_rule if placed is None else placed.rule,
             lines=lines,
             selection=selection,
         )
@@ -116,7 +138,7 @@ class HideInSubspaces:
         if profile.decoys == "descriptors" and self.decoys is None:
             notes.append("note: the bundled decoy pool is public, so whoever holds it can tell decoys from descriptors")
             remedy = (Remedy("give", "HideInSubspaces.decoys"),)
-        if release.decoy_reuse > USUAL_REUSE:
+        if placed is None and release.decoy_reuse > USUAL_REUSE:
             notes.append(
                 "note: the features of one image share decoys (with this pool each serves more than "
                 f"{USUAL_REUSE} of them), and subspaces that share decoys give these away even if the pool is secret "
@@ -127,26 +149,55 @@ class HideInSubspaces:
             rows=release.order,
             dtype=profile.dtype,
             parameters=release.parameters,
+            kind=release.parameters.text if placed is None else _kind(profile, release.upload.form),
+            decoy_photographs=() if placed is None else placed.photographs,
             image_features=len(features),
             notes=tuple(notes),
             remedy=remedy,
         )
 
-    def _books(self, profile: Profile, descriptor: str) -> tuple[Codebook, Codebook]:
+    def _placed(
+        self, profile: Profile, selection: Selection | ChosenFeatures, features: Features, source: Randomness
+    ) -> PlacedPhotographs | None:
+        """The decoy photographs of one image, placed; None for decoys of a pool.
+
+        Raises InputError for a profile whose decoys are no descriptors.
+        """
+        if not isinstance(self.decoys, DecoyPhotographs):
+            return None
+        if profile.decoys != "descriptors":
+            raise InputError(f"profile {profile.name!r} takes centroids as decoys; photographs go with the hardened profile")
+        apart = usual_selection(profile) if isinstance(selection, ChosenFeatures) else selection
+        return placed_photographs(
+            features,
+            selected_rows(features, selection, source),
+            self.decoys.photographs,
+            count=profile.decoy_count,
+            min_distance_px=apart.min_distance_px,
+            randomness=source,
+        )
+
+    def _books(self, profile: Profile, descriptor: str, placed: PlacedPhotographs | None) -> tuple[Codebook, Codebook]:
         """The codebook and the decoys; where neither PCA nor centroids are used, the pool is both."""
+        given = placed.pool if placed is not None else self.decoys if isinstance(self.decoys, Codebook) else None
         if profile.decoys == "descriptors":
-            decoys = self.decoys or bundled_decoys(descriptor)
+            decoys = given or bundled_decoys(descriptor)
             if not profile.compress and self.codebook is None:
                 return decoys, decoys
             return self.codebook or bundled_codebook(descriptor), decoys
         codebook = self.codebook or bundled_codebook(descriptor)
-        return codebook, self.decoys or codebook
+        return codebook, given or codebook
 
 
 def usual_profile(codebook: Codebook | None, features: Features) -> Profile:
     """The hardened profile; it compresses float descriptors, too, where a codebook with a PCA is given or bundled for them."""
     compress = features.space.descriptor in BUNDLED if codebook is None else codebook.pca is not None
     return Profile.hardened(quantized=features.is_quantized, compress=compress)
+
+
+def _kind(profile: Profile, form: Released) -> str:
+    """The kind of subspaces whose decoys are of photographs: each image has other ones."""
+    return f"photographs {profile.name} m={profile.m} [{form.space}]"
 
 
 def _require_enough(decoys: Codebook, draws: int) -> None:
@@ -227,6 +278,7 @@ class HideInWords:
             rows=release.order,
             dtype="float32",
             parameters=release.parameters,
+            kind=release.parameters.text,
             mechanism=self.mechanism,
             image_epsilon=self.image_epsilon(len(release.upload)),
             median_error=release.median_error,
@@ -288,6 +340,49 @@ class Protection:
         if self.lines is not None:
             raise InputError("gravity beside positions does not go with lines; give it to HideInLines")
         checked_gravity(self.gravity)
+
+
+def usual_protection(
+    purpose: Purpose, features: Features, *, gravity: Float64[np.ndarray, "3"] | None = None, most_epsilon: float = EPSILON
+) -> Protection:
+    """The protection of a photograph by what its message is for: words to localize, an obfuscation for a map.
+
+    `purpose` is one of two:
+
+    - "localize": words of 1,000 features at epsilon 5 each, with gravity beside the positions (Pittaluga and Zhuang 2023). They
+      are found on maps that have gravity. Where a map has tiles, nothing need leave at all (`veil.localize_with_tiles`).
+    - "map": hardened subspaces. They are an obfuscation without proof: words do not match each other well enough for maps.
+
+    The other arguments:
+
+    - `features`: raw features of the photograph.
+    - `gravity`: down in the camera frame (x right, y down, z forward), of any length, for `veil.measure_gravity` to find.
+    - `most_epsilon`: of each feature, where a smaller one than the usual one is asked for.
+
+    Raises ReleaseRefused for "localize" where gravity or the focal length is not known, as no map would find the words;
+    InputError for a gravity that no camera has, or a descriptor that no dictionary is bundled for.
+    """
+    if purpose == "map":
+        return Protection(descriptors=HideInSubspaces())
+    require_localizable(features, gravity)
+    return Protection(descriptors=usual_words(features.space.descriptor, most_epsilon=most_epsilon), gravity=gravity)
+
+
+def usual_words(descriptor: str, *, most_epsilon: float = EPSILON) -> HideInWords:
+    """The words that leave of a `descriptor` to be localized, at a smaller epsilon than the usual one if that is asked for."""
+    return HideInWords(min(EPSILON, most_epsilon), dictionary=bundled_codebook(descriptor), features_sent=FEATURES)
+
+
+def require_localizable(features: Features, gravity: Float64[np.ndarray, "3"] | None) -> None:
+    """Raise ReleaseRefused where no map would find words of a photograph, so that they would leave for nothing."""
+    camera = Remedy("give", "Features.camera")
+    known = ((gravity is not None, "gravity", GRAVITY), (features.camera.as_sent.focal_is_known, "its focal length", camera))
+    for is_known, what, remedy in known:
+        if not is_known:
+            raise ReleaseRefused(
+                f"to be localized a photograph leaves in words, which no map finds without {what}, and that is not known",
+                remedy=(TILES, remedy, OBFUSCATION),
+            )
 
 
 def make(protection: Protection, features: Features, source: Randomness) -> Made:

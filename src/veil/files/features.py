@@ -232,6 +232,13 @@ def _measured(file: Any, names: list[str], space: Space) -> Space:
     return space
 
 
+def is_features_file(path: Path) -> bool:
+    """Whether a file is one of HDF5, as those of features are; False where there is none."""
+    import h5py
+
+    return path.is_file() and bool(h5py.is_hdf5(path))
+
+
 def count_images(path: Path) -> int | None:
     """Number of images of a file that `read_features` reads; None where it cannot be read, and `read_features` says why."""
     import h5py

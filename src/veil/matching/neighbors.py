@@ -14,12 +14,16 @@ from jaxtyping import Float64, Int64
 from veil import distances
 from veil.distances import Backend, NearestTwo
 from veil.errors import InputError, RangeError, SpaceError
-from veil.forms import Flat, Form, Points, Subsets
+from veil.forms import Flat, Form, Points, Subsets, Subspaces
 from veil.one_line import one_line
 from veil.space import require_same
 
 # Two releases share decoys if this share of the features of one meets two features of the other: views of a point rarely do.
 SHARED_DECOYS = 2e-3
+# They share decoys, too, where this share of the features of one meets a feature of the other in equal bytes, whose distances
+# are those of two dithers: nearly all within `EQUAL` of the largest, at most `BESIDE` of them farther. In near repeats
+# descriptors differ by more, and by other amounts each.
+MET, EQUAL, BESIDE = 0.05, 0.6, 0.02
 # So many neighbors are looked at for one that is not a shared decoy.
 NEIGHBORS = 8
 # Weights that are equal but for the order of addition differ by rounding only; different ones differ by far more.
@@ -100,9 +104,66 @@ def match(left: Form, right: Form, options: MatchOptions | None = None) -> Match
         return Matches(indices=np.empty((0, 2), dtype=np.int64), distances=np.empty(0), ratios=np.empty(0))
     nearest = distances.nearest_two(as_set(left), as_set(right), backend=options.backend, threads=options.threads)
     meets = decoy_distance(left, right)
-    if meets and (nearest.left_distance[:, 1] <= meets).sum() > max(1, SHARED_DECOYS * len(left)):
-        nearest = _beyond(left, right, meets, options)
+    if meets and shares_decoys(nearest.left_distance, meets):
+        nearest = with_equal(_beyond(left, right, meets, options), equal_subspaces(left, right))
     return _mutual(nearest, options)
+
+
+def shares_decoys(distances: Float64[np.ndarray, "features 2"], meets: float) -> bool:
+    """Whether meetings of two messages are those of shared decoys, by the distances of each feature's two nearest ones.
+
+    They are if some meet two others, or if many meet one other as nearly as two dithers of equal bytes do. Two lifts of one
+    photograph do so, too, and are not told from it. `meets` is the largest distance in one decoy
+    (distances.md#shared-decoys).
+    """
+    if (distances[:, 1] <= meets).sum() > max(1, SHARED_DECOYS * len(distances)):
+        return True
+    met = int((distances[:, 0] <= EQUAL * meets).sum())
+    beside = int((distances[:, 0] <= meets).sum()) - met
+    return met > max(NEIGHBORS, MET * len(distances)) and beside <= BESIDE * met
+
+
+def equal_subspaces(left: Flat, right: Flat) -> Int64[np.ndarray, "pairs 2"]:
+    """Pairs of features of two forms whose subspaces are equal, in base and axes, without those that stand twice in a form.
+
+    They are one draw that left twice (release.md#near-repeats): shared decoys make subspaces meet in points, not everywhere.
+    """
+    if isinstance(left, Points) or isinstance(right, Points):
+        return np.empty((0, 2), dtype=np.int64)
+    mine, other = ({name: row for name, row in _once(form).items() if row >= 0} for form in (left, right))
+    pairs = [(row, other[name]) for name, row in mine.items() if name in other]
+    return np.array(pairs, dtype=np.int64).reshape(-1, 2)
+
+
+def _once(form: Subspaces) -> dict[bytes, int]:
+    """Rows of a form by the bytes of their subspaces; -1 for those that stand there twice."""
+    rows: dict[bytes, int] = {}
+    for row in range(len(form)):
+        name = form.origin[row].tobytes() + form.basis[row].tobytes()
+        rows[name] = -1 if name in rows else row
+    return rows
+
+
+def with_equal(nearest: NearestTwo, pairs: Int64[np.ndarray, "pairs 2"]) -> NearestTwo:
+    """The nearest two of each feature with its equal one first, at distance 0, where it has one."""
+    left, right = pairs.T
+
+    def first(
+        neighbors: Int64[np.ndarray, "features 2"], apart: Float64[np.ndarray, "features 2"], own: np.ndarray, other: np.ndarray
+    ) -> tuple[Int64[np.ndarray, "features 2"], Float64[np.ndarray, "features 2"]]:
+        neighbors, apart = neighbors.copy(), apart.copy()
+        neighbors[own, 1], apart[own, 1] = neighbors[own, 0], apart[own, 0]
+        neighbors[own, 0], apart[own, 0] = other, 0.0
+        return neighbors, apart
+
+    right_of_left, left_distance = first(nearest.right_of_left, nearest.left_distance, left, right)
+    left_of_right, right_distance = first(nearest.left_of_right, nearest.right_distance, right, left)
+    return NearestTwo(
+        right_of_left=right_of_left,
+        left_distance=left_distance,
+        left_of_right=left_of_right,
+        right_distance=right_distance,
+    )
 
 
 def decoy_distance(left: Flat, right: Flat) -> float:

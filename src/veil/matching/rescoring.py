@@ -21,7 +21,7 @@ from jaxtyping import Float64, Int64
 
 from veil import distances
 from veil.forms import Form, Subspaces
-from veil.matching.neighbors import NEIGHBORS, Matches, as_set, decoy_distance
+from veil.matching.neighbors import NEIGHBORS, Matches, as_set, decoy_distance, equal_subspaces
 
 # Nearest subspaces of a feature that are candidates; the next one tells how crowded its surroundings are.
 CANDIDATES = 4
@@ -90,14 +90,19 @@ def _models() -> Mapping[str, Scoring]:
 
 
 def matches_by_odds(left: Subspaces, right: Subspaces, scoring: Scoring, *, least_log_odds: float) -> Matches:
-    """Candidates that are the likeliest of both of their features, and have at least these log odds to be right."""
-    pairs = candidates(left, right, scoring)
+    """Candidates that are the likeliest of both of their features, and have at least these log odds to be right.
+
+    Equal subspaces are one draw that left twice, and match whatever else comes near.
+    """
+    pairs, equal = candidates(left, right, scoring), equal_subspaces(left, right)
     odds = pairs.signs @ scoring.weights + scoring.bias
+    odds[np.isin(pairs.left, equal[:, 0]) | np.isin(pairs.right, equal[:, 1])] = -np.inf
     kept = (odds >= least_log_odds) & _is_best(pairs.left, odds, len(left)) & _is_best(pairs.right, odds, len(right))
+    nothing = np.zeros(len(equal))
     return Matches(
-        indices=np.stack([pairs.left, pairs.right], axis=1)[kept],
-        distances=pairs.distance[kept],
-        ratios=pairs.ratios[kept],
+        indices=np.concatenate([equal, np.stack([pairs.left, pairs.right], axis=1)[kept]]),
+        distances=np.concatenate([nothing, pairs.distance[kept]]),
+        ratios=np.concatenate([nothing, pairs.ratios[kept]]),
     )
 
 

@@ -21,13 +21,15 @@ from veil.audit.ground_truth import find_truth
 from veil.audit.run import Examined, try_attacks
 from veil.codebooks.codebook import Codebook
 from veil.codebooks.decoys import in_runs
+from veil.device.protection import HideInSubspaces, Protection, make
 from veil.errors import RangeError
 from veil.features import Features
 from veil.forms import Subsets
 from veil.geometry.similarity import pose_error
 from veil.ldp.mechanism import SubsetMechanism
 from veil.matching.inverted_index import InvertedIndex, index_map
-from veil.mechanisms.profile import Profile
+from veil.mechanisms.decoy_photographs import DecoyPhotographs
+from veil.mechanisms.profile import HARDENED_M, Profile
 from veil.mechanisms.public import publish
 from veil.mechanisms.release import HideInLines, privatize, privatize_words
 from veil.mechanisms.selection import EVERYTHING, ChosenFeatures, Selection, usual_selection
@@ -57,8 +59,9 @@ class FormSetting:
     `name` is its name in tables. `descriptors` says what takes their place: "raw" ones (nothing is protected), "subspaces" of
     the hardened profile, or "words". `selection` says which features leave in subspaces, `epsilon` is that of each feature in
     words, of which `WORDS_SENT` leave; 0 means positions alone, which are localized near two known images. `lines` hides
-    positions. `gravity` says whether gravity is sent where it is known: with words beside positions, and with lines. Raises
-    RangeError for words without an epsilon.
+    positions. `gravity` says whether gravity is sent where it is known: with words beside positions, and with lines. Decoys are
+    drawn one by one, or are those of whole `photographs`, and subspaces have the dimension `m`. Raises RangeError for words
+    without an epsilon.
     """
 
     name: str
@@ -67,6 +70,8 @@ class FormSetting:
     epsilon: float | None = None
     lines: bool = False
     gravity: bool = True
+    photographs: bool = False
+    m: int = HARDENED_M
 
     def __post_init__(self) -> None:
         if (self.descriptors == "words") != (self.epsilon is not None):
@@ -85,6 +90,18 @@ FORMS = (
     FormSetting(name="words, epsilon 10, lines", descriptors="words", epsilon=10.0, lines=True),
 )
 """Forms of the table in docs/choose.md."""
+FEW, FEWER = Selection(features=500), Selection(features=250)
+DECOY_FORMS = (
+    FormSetting(name="subspaces of 500 features", descriptors="subspaces", selection=FEW),
+    FormSetting(name="subspaces of 250 features", descriptors="subspaces", selection=FEWER),
+    FormSetting(name="photographs", descriptors="subspaces", selection=Selection(), photographs=True),
+    FormSetting(name="photographs, lines", descriptors="subspaces", selection=Selection(), photographs=True, lines=True),
+    FormSetting(name="photographs, 500 features", descriptors="subspaces", selection=FEW, photographs=True),
+    FormSetting(name="photographs, 250 features", descriptors="subspaces", selection=FEWER, photographs=True),
+    FormSetting(name="photographs, m = 2", descriptors="subspaces", selection=Selection(), photographs=True, m=2),
+    FormSetting(name="photographs, m = 8", descriptors="subspaces", selection=Selection(), photographs=True, m=8),
+)
+"""Forms with fewer features, and with decoys of whole photographs."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,7 +109,8 @@ class FormOptions:
     """Options of the study.
 
     `photographs` of each scene are attacked, evenly spread over those held out (None: all), with `others` uploads beside each
-    in the second run. `features` of each photograph are attacked, for `seconds` of processor time a photograph and run.
+    in the second run, which 0 leaves out. `features` of each photograph are attacked, for `seconds` of processor time a
+    photograph and run.
     `seed` draws them.
     """
 
@@ -103,8 +121,8 @@ class FormOptions:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        if min(self.others, self.features) < 1 or (self.photographs is not None and self.photographs < 1):
-            raise RangeError("photographs, others and features must be at least 1")
+        if self.features < 1 or (self.photographs is not None and self.photographs < 1) or self.others < 0:
+            raise RangeError("photographs and features must be at least 1, and others at least 0")
         if not self.seconds > 0:
             raise RangeError(f"seconds must be positive, got {self.seconds!r}")
 
@@ -113,7 +131,8 @@ class FormOptions:
 class FormPools:
     """Codebooks of a study: `codebook` with the PCA, the client's secret pool `decoys`, and the attacker's `database`.
 
-    Pool and database are disjoint. `learned` and `pairs` are networks of the attacker, None for attacks without.
+    Pool and database are disjoint. `learned` and `pairs` are networks of the attacker, None for attacks without. `photographs`
+    give decoys as wholes; of those of the place itself none does.
     """
 
     codebook: Codebook
@@ -121,6 +140,7 @@ class FormPools:
     database: Codebook
     learned: LearnedModel | None = None
     pairs: PairNetwork | None = None
+    photographs: DecoyPhotographs = field(default_factory=lambda: DecoyPhotographs(photographs=()))
 
     @staticmethod
     def split(codebook: Codebook, pool: Codebook) -> FormPools:
@@ -153,7 +173,7 @@ def released_as(
         return privatize_words(
             features, mechanism=law, dictionary=dictionary, randomness=randomness, lines=lines, features_sent=WORDS_SENT
         ).upload
-    profile, selection = Profile.hardened(quantized=features.is_quantized), setting.selection
+    profile, selection = replace(Profile.hardened(quantized=features.is_quantized), m=setting.m), setting.selection
     most = (usual_selection(profile) if isinstance(selection, ChosenFeatures) else selection).features or len(features)
     return privatize(
         features,
@@ -186,6 +206,7 @@ class FormScene:
         down = mean_down(dict(self.fold.place.down), self.fold.scene.images)
         self.scene: Scene = replace(self.fold.scene, measured_down=down)
         self._released: dict[tuple[str, str], tuple[Message, int]] = {}
+        self._spent: dict[str, set[bytes]] = {}  # digests of photographs that gave decoys, by form
 
     @property
     def victims(self) -> list[str]:
@@ -262,10 +283,26 @@ class FormScene:
         down = self.fold.place.down.get(name) if setting.gravity else None
         dictionary = self.dictionary if setting.descriptors == "words" else None
         form = replace(setting, selection=self.chosen.get(name, setting.selection))
+        if form.photographs:
+            return self._of_photographs(form, features, down)
         made = released_as(form, features, self.pools, dictionary=dictionary, randomness=self.secret, gravity=down)
         if setting.epsilon is None or down is None or not isinstance(made, Upload):
             return made
         return replace(made, gravity=tilted(down, GRAVITY_SIGMA_DEG, name))
+
+    def _of_photographs(self, setting: FormSetting, features: Features, down: Float64[np.ndarray, "3"] | None) -> Message:
+        """The release with decoys of photographs that no other release of the form used, none of them of this place."""
+        used = self._spent.setdefault(setting.name, {item.image_digest for item in self.fold.place.features.values()})
+        descriptors = HideInSubspaces(
+            profile=replace(Profile.hardened(quantized=features.is_quantized), m=setting.m),
+            codebook=self.pools.codebook,
+            decoys=self.pools.photographs.without(used),
+            selection=setting.selection,
+        )
+        lines = HideInLines(gravity=down) if setting.lines else None
+        made = make(Protection(descriptors=descriptors, lines=lines), features, self.secret)
+        used.update(made.decoy_photographs)
+        return made.upload
 
     def localized(self, setting: FormSetting, name: str) -> tuple[float, float] | None:
         """Position error in parts of 0.25 m (or 1 % of the extent) and rotation error in degrees; None if refused."""

@@ -108,7 +108,7 @@ def form_study(
 
 def _steps(setting: FormSetting, scene: FormScene) -> int:
     """Number of steps of one form in one scene: all photographs are localized, and some attacked, alone and with others."""
-    return 1 if setting.descriptors == "raw" else 1 + 2 * len(scene.victims)
+    return 1 if setting.descriptors == "raw" else 1 + (2 if scene.options.others else 1) * len(scene.victims)
 
 
 def _row(
@@ -135,7 +135,8 @@ def _row(
         if setting.descriptors == "raw":
             continue
         for name in scene.victims:
-            for others, into in zip(((), scene.neighbors(name)), examined, strict=True):
+            runs = ((), scene.neighbors(name)) if options.others else ((),)
+            for others, into in zip(runs, examined, strict=False):
                 count.begin(f"{setting.name}: {place}: attacking {name}{' with others' if others else ''}")
                 into.append(scene.attacked(setting, name, scene.target(setting, name, others), attacks))
     right = [error for error in errors if error is not None]
@@ -153,7 +154,11 @@ def _row(
             *_with_intervals(examined[0], 1, options.seed),
             *_with_intervals(examined[1], 1 + options.others, options.seed),
         ],
-        broken=list(dict.fromkeys([*broken_laws(examined[0]), *broken_laws(examined[1]), *lost_with_more(*examined)])),
+        broken=list(
+            dict.fromkeys(
+                [*broken_laws(examined[0]), *broken_laws(examined[1]), *(lost_with_more(*examined) if examined[1] else ())]
+            )
+        ),
     )
 
 

@@ -170,11 +170,11 @@ def context_beliefs(
     style = network.style(inputs)
     rows, mistaken = neighbor_rows(keypoints, NEIGHBORS), network.neighbors.mistaken
     gaps = np.linalg.norm(keypoints[rows] - keypoints[:, None], axis=2)
-    fits = _fits(inputs, known, rows, distance_inputs(gaps, spacing or mean_spacing(keypoints)), network.neighbors)
+    fits = neighbor_fits(inputs, known, rows, distance_inputs(gaps, spacing or mean_spacing(keypoints)), network.neighbors)
     beliefs, whole = normalized(alone), np.zeros(known.shape)
     for number in range(rounds):
         if number % ASKED_EVERY == 0:
-            whole = _fit_to_whole(style, beliefs, network.whole)
+            whole = fit_to_whole(style, beliefs, network.whole)
         messages = np.einsum("fnab,fnb->fna", fits, beliefs[rows])
         heard = np.log(mistaken + (1 - mistaken) * messages).sum(axis=1)
         last = normalized(alone + whole + heard)
@@ -197,7 +197,7 @@ def context_estimates(
     return Estimates(points=chosen.points + inside, confidence=chosen.confidence, certified=chosen.certified)
 
 
-def _fit_to_whole(
+def fit_to_whole(
     style: Float32[np.ndarray, "features modes style"], beliefs: Float64[np.ndarray, "features modes"], whole: Perceptron
 ) -> Float64[np.ndarray, "features modes"]:
     """How well each candidate fits what the other features of the photograph say, as they are believed (Eq. 5)."""
@@ -216,7 +216,7 @@ def distance_inputs(
     return np.stack([units, np.log(units + 0.05), np.log(gaps + 1) / 3, *near], axis=2).astype(np.float32)
 
 
-def _fits(
+def neighbor_fits(
     inputs: Float32[np.ndarray, "features modes dim"],
     known: np.ndarray,
     rows: Int64[np.ndarray, "features neighbors"],

@@ -11,12 +11,25 @@ import numpy as np
 
 from veil.cli.common import at_least
 from veil.cli.records import Record, option
+from veil.codebooks.codebook import Codebook
 from veil.device.device import Device
-from veil.device.protection import SUBSET_SIZE, HideInSubspaces, HideInWords, Protection, usual_profile
-from veil.device.purpose import EPSILON, FEATURES, Purpose, require_localizable, usual_words
+from veil.device.protection import (
+    EPSILON,
+    FEATURES,
+    SUBSET_SIZE,
+    HideInSubspaces,
+    HideInWords,
+    Protection,
+    Purpose,
+    require_localizable,
+    usual_profile,
+    usual_words,
+)
 from veil.errors import InputError
 from veil.features import Features
 from veil.files.codebooks import read_codebook
+from veil.files.features import is_features_file, read_features
+from veil.mechanisms.decoy_photographs import DecoyPhotographs
 from veil.mechanisms.release import HideInLines
 from veil.mechanisms.selection import Selection, usual_selection
 
@@ -37,7 +50,11 @@ class AskedProtection(Record):
     codebook: Path | None = option(
         "codebook with the PCA that descriptors are compressed by (default: the bundled one)", metavar="FILE"
     )
-    decoys: Path | None = option("decoy pool of `veil codebook build` (default: the bundled, public one)", metavar="FILE")
+    decoys: Path | None = option(
+        "decoy pool of `veil codebook build`, or features of photographs of other places, of which each release uses up four "
+        "(default: the bundled, public pool)",
+        metavar="FILE",
+    )
     words: str | None = option("send words of this dictionary (.npz, or 'bundled', the default)", metavar="FILE")
     no_descriptors: bool = option("send positions alone; random words take the place of descriptors", default=False)
     epsilon: float | None = option(
@@ -88,8 +105,15 @@ def asked_descriptors(
         return _in_words(asked, descriptor, device, images, allow_private_dictionary)
     return HideInSubspaces(
         codebook=read_codebook(asked.codebook) if asked.codebook else None,
-        decoys=read_codebook(asked.decoys) if asked.decoys else None,
+        decoys=asked_decoys(asked.decoys) if asked.decoys else None,
     )
+
+
+def asked_decoys(path: Path) -> Codebook | DecoyPhotographs:
+    """The pool of decoys, or the photographs that give decoys as wholes, which a file holds."""
+    if is_features_file(path):
+        return DecoyPhotographs(photographs=tuple(features for _, features in read_features(path)))
+    return read_codebook(path)
 
 
 def _in_words(

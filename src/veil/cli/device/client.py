@@ -39,8 +39,7 @@ from veil.cli.server.pose_rows import located_line, report_poses
 from veil.client import Client, JobStatus, RemotePose, ServerError, Unreachable
 from veil.device.device import Device
 from veil.device.gravity import measure_gravity
-from veil.device.protection import HideInSubspaces, HideInWords
-from veil.device.purpose import Purpose
+from veil.device.protection import HideInSubspaces, HideInWords, Purpose
 from veil.device.tiles import TileAnswer
 from veil.errors import InputError, VeilError, remedies_of
 from veil.extraction import DETECTORS, extract

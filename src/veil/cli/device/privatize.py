@@ -16,8 +16,7 @@ from veil.cli.records import add_record_command, json_file, option, positional
 from veil.cli.remedies import phrase
 from veil.device.device import Device, DeviceRelease, MakeRelease, releasing
 from veil.device.doors import LEAST_FOR_MAP, MOST_FOR_MAP, select_for_map
-from veil.device.protection import HideInSubspaces, HideInWords, Protection
-from veil.device.purpose import Purpose
+from veil.device.protection import HideInSubspaces, HideInWords, Protection, Purpose
 from veil.errors import InputError, VeilError
 from veil.features import Features
 from veil.files.atomic import replacing_folder, write_bytes, writing
@@ -37,6 +36,7 @@ EXAMPLES = """\
   veil privatize query.h5 -o sent/ --obfuscate                    to localize in a map of subspaces, or without gravity
   veil privatize query.h5 -o sent/ --no-descriptors --gravity g.csv   positions alone; localized near known images
   veil privatize photos.h5 -o sent/ --for map --decoys pool.npz   for a map: subspaces, with a decoy pool of your own
+  veil privatize photos.h5 -o sent/ --for map --decoys others.h5  decoys of whole photographs, each used once
   veil privatize photos.h5 -o sent/ --for map --lines --gravity g.csv   positions become random lines, half of them vertical
   veil privatize photos.h5 -o sent/ --for map --write-names names.csv   which message is of which photograph
 """

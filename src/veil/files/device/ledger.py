@@ -23,6 +23,8 @@ from veil.errors import FileFormatError, InputError, ReleaseRefused, Remedy, Vei
 from veil.files.atomic import PART, clear_leftovers, writing
 from veil.files.device.drawn import TABLE, SealedDraws, insert_draws
 from veil.files.device.home import make_private, require_own
+from veil.files.device.spent import TABLE as SPENT
+from veil.files.device.spent import insert_spent, require_unspent
 from veil.files.sqlite import PATIENCE_S, transaction, trouble
 from veil.ldp.budget import UNITS, Budget, BudgetUnit, Charge
 from veil.ldp.mechanism import SubsetMechanism
@@ -70,6 +72,7 @@ def open_or_make(path: Path) -> bool:
         with connected(path) as connection:  # looks whether it is one
             connection.execute(_CHOSEN)
             connection.execute(TABLE)
+            connection.execute(SPENT)
     return new
 
 
@@ -97,7 +100,7 @@ def _create(path: Path) -> bool:
 def _fill(path: Path) -> None:
     try:
         with closing(sqlite3.connect(path, timeout=PATIENCE_S)) as connection:
-            connection.executescript(f"BEGIN; {_SCHEMA} {_CHOSEN}; {TABLE}; PRAGMA user_version = {LAYOUT}; COMMIT;")
+            connection.executescript(f"BEGIN; {_SCHEMA} {_CHOSEN}; {TABLE}; {SPENT}; PRAGMA user_version = {LAYOUT}; COMMIT;")
     except sqlite3.OperationalError as error:
         raise _refusal(path, error) from None
 
@@ -189,6 +192,7 @@ class Entry:
     - `chosen`: the features that left, where they were chosen one by one. It is not read with other facts, see `Ledger.chosen`.
     - `charged`: number of features that words were drawn for anew; None: all.
     - `draws`: of new features, which later releases are compared with; None keeps none. See `drawn.DrawnReader`.
+    - `decoy_photographs`: digests (hex) of the photographs that gave its decoys; empty for decoys of a pool.
     """
 
     image_digest: str
@@ -203,6 +207,7 @@ class Entry:
     chosen: ChosenFeatures | None = None
     charged: int | None = None
     draws: SealedDraws | None = None
+    decoy_photographs: tuple[str, ...] = ()
 
     __repr__ = one_line
 
@@ -329,6 +334,8 @@ def _may_enter(connection: sqlite3.Connection, entry: Entry, *, allow_second: bo
     others = [other for other in same if entry.fresh or other.fresh or other.parameters != entry.parameters]
     if others and not allow_second:
         raise _second_release(entry, others)
+    if not allow_second:
+        require_unspent(connection, entry.image_digest, entry.name, entry.decoy_photographs)
     for budget in _in_force(_changes(connection)).values():
         if entry.charge is not None:
             before = same if budget.unit == "image" else _entries(connection)
@@ -415,6 +422,7 @@ def _insert(connection: sqlite3.Connection, entry: Entry) -> None:
         connection.execute(f"INSERT INTO spending ({columns}) VALUES (?, ?, ?, ?, ?, ?, ?)", row)
     if entry.draws is not None:
         insert_draws(connection, entry.image_digest, entry.message_digest, entry.draws)
+    insert_spent(connection, entry.image_digest, entry.message_digest, entry.decoy_photographs)
 
 
 def _second_release(entry: Entry, others: Sequence[Entry]) -> ReleaseRefused:

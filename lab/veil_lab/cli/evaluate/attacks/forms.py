@@ -6,11 +6,13 @@ import tempfile
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from veil.attacks.registry import ATTACKS, chosen
 from veil.cli.common import (
     Commands,
     StepBar,
     at_least,
     explain,
+    progress,
     quiet_colmap,
     report,
     say,
@@ -20,14 +22,17 @@ from veil.cli.common import (
 )
 from veil.cli.records import add_record_command, json_file, option
 from veil.errors import InputError
+from veil.extraction.sift import SiftOptions, extract_sift
 from veil.files.atomic import write_text
 from veil.files.attack_networks import bundled_learned_model, bundled_pair_network, read_learned_model
 from veil.files.codebooks import bundled_codebook, bundled_decoys, read_codebook
 from veil.files.measured_forms import write_measured_forms
+from veil.files.photographs.pictures import find_pictures, read_picture
+from veil.mechanisms.decoy_photographs import DecoyPhotographs
 from veil_lab.cli.evaluate.scene_arguments import AskedExtraction, AskedFolds, AskedScenes, extracted_features, reference_place
 from veil_lab.files.scenes import read_scene
-from veil_lab.report.measured_forms import SHARES, cost_table, interval_table, recovery_table, summary_table
-from veil_lab.studies.attacks.form_releases import FORMS, FormOptions, FormPools
+from veil_lab.report.measured_forms import SHARES, cost_table, frontier_table, interval_table, recovery_table, summary_table
+from veil_lab.studies.attacks.form_releases import DECOY_FORMS, FORMS, FormOptions, FormPools
 from veil_lab.studies.attacks.forms import FormRow, form_study
 from veil_lab.studies.localization.false_acceptance import Fold, QueryProtocol, each_fold
 
@@ -36,6 +41,9 @@ EXAMPLES = """\
   veil evaluate forms fox/ --forms subspaces "words, epsilon 4" --photographs 1
 """
 NAMES = tuple(setting.name for setting in FORMS)
+EVERY_FORM = (*FORMS, *DECOY_FORMS)
+EVERY_NAME = tuple(setting.name for setting in EVERY_FORM)
+ATTACK_NAMES = tuple(dict.fromkeys(attack.name for attack in ATTACKS))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,7 +55,18 @@ class EvaluateForms(AskedScenes, AskedExtraction, AskedFolds):
     """
 
     forms: tuple[str, ...] = option(
-        f"forms to compare (default: all): {'; '.join(NAMES)}", default=NAMES, choices=NAMES, metavar="FORM"
+        f"forms to compare: {'; '.join(EVERY_NAME)} (default: the first {len(NAMES)})",
+        default=NAMES,
+        choices=EVERY_NAME,
+        metavar="FORM",
+    )
+    decoy_photographs: tuple[Path, ...] = option(
+        "folders of photographs that give decoys as wholes, each to one release of a place and form, and none to its own place",
+        default=(),
+        metavar="FOLDER",
+    )
+    attacks: tuple[str, ...] = option(
+        "attacks to run (default: all)", default=ATTACK_NAMES, choices=ATTACK_NAMES, metavar="ATTACK"
     )
     decoys: Path | None = option("pool for decoys and the attacker's database (default: the bundled one)", metavar="FILE")
     attack_model: Path | None = option(
@@ -55,7 +74,9 @@ class EvaluateForms(AskedScenes, AskedExtraction, AskedFolds):
     )
     photographs: int = option("photographs attacked of each map (default %(default)s)", default=2, parse=at_least(1))
     others: int = option(
-        "further uploads that the attacker has beside the attacked one (default %(default)s)", default=4, parse=at_least(1)
+        "further uploads that the attacker has beside the attacked one; 0: none (default %(default)s)",
+        default=4,
+        parse=at_least(0),
     )
     attacked_features: int = option(
         "features of each photograph that are attacked (default %(default)s)", default=200, parse=at_least(10)
@@ -77,7 +98,9 @@ def register(protocols: Commands) -> None:
 def _forms(arguments: EvaluateForms) -> int:
     """Run the command; exit code 0."""
     quiet_colmap()
-    settings = [setting for setting in FORMS if setting.name in arguments.forms]
+    settings = [setting for setting in EVERY_FORM if setting.name in arguments.forms]
+    if any(setting.photographs for setting in settings) and not arguments.decoy_photographs:
+        raise InputError("decoys of photographs need some; name their folders with --decoy-photographs")
     options = FormOptions(
         photographs=arguments.photographs,
         others=arguments.others,
@@ -87,7 +110,12 @@ def _forms(arguments: EvaluateForms) -> int:
     )
     pool = read_codebook(arguments.decoys) if arguments.decoys else bundled_decoys()
     model = read_learned_model(arguments.attack_model) if arguments.attack_model else bundled_learned_model()
-    pools = replace(FormPools.split(bundled_codebook(), pool), learned=model, pairs=bundled_pair_network())
+    pools = replace(
+        FormPools.split(bundled_codebook(), pool),
+        learned=model,
+        pairs=bundled_pair_network(),
+        photographs=_decoy_photographs(arguments.decoy_photographs, arguments.max_features),
+    )
     folds: list[Fold] = []
     metric: dict[str, bool] = {}
     for folder in arguments.scenes:
@@ -104,7 +132,9 @@ def _forms(arguments: EvaluateForms) -> int:
         metric[scene.name] = scene.metric
     rows: list[FormRow] = []
     with StepBar("attacking every form") as bar:
-        for row in form_study(folds, pools, settings, options=options, metric=metric, progress=bar):
+        for row in form_study(
+            folds, pools, settings, options=options, attacks=chosen(arguments.attacks), metric=metric, progress=bar
+        ):
             rows.append(row)
             if str(arguments.json) != "-":  # what is done is not lost if the rest is interrupted
                 write_json(arguments.json, {"rows": [item.as_json() for item in rows]})
@@ -112,7 +142,8 @@ def _forms(arguments: EvaluateForms) -> int:
     measured = [row.measured for row in rows]
     if arguments.record:
         write_measured_forms(arguments.record, measured)
-    made = [make(measured) for make in (cost_table, recovery_table, interval_table, summary_table)]
+    makers = (cost_table, recovery_table, interval_table, summary_table)
+    made = [make(measured) for make in ((*makers, frontier_table) if arguments.decoy_photographs else makers)]
     tables = [table for table in made if table is not None]
     for table in tables:
         say_table(arguments, table)
@@ -124,3 +155,11 @@ def _forms(arguments: EvaluateForms) -> int:
         write_text(arguments.markdown, "\n\n".join("\n".join(table.markdown()) for table in tables) + "\n")
         report(arguments, arguments.markdown, "the tables")
     return 0
+
+
+def _decoy_photographs(folders: tuple[Path, ...], max_features: int) -> DecoyPhotographs:
+    """Raw features of the photographs of some folders, extracted as those of the scenes are."""
+    options = SiftOptions(max_features=max_features, first_octave=0)
+    paths = [path for folder in folders for path in find_pictures(folder)]
+    made = [extract_sift(read_picture(path), options) for path in progress(paths, "extracting decoy photographs")]
+    return DecoyPhotographs(photographs=tuple({item.image_digest: item for item in made}.values()))
