@@ -90,7 +90,7 @@ def test_when_photographs_run_out_the_error_says_how_many_are_needed(tmp_path: P
 
 def test_photographs_of_one_call_are_counted(tmp_path: Path) -> None:
     device, given = veil.Device(tmp_path / "home"), photographs(8)
-    with releasing(device) as make:
+    with releasing(device, purpose="map") as make:
         made = [make(photograph(f"own {number}"), protection(given), "") for number in range(2)]
     assert meetings(*made) < 6
     with pytest.raises(InputError, match="of 0 unused"):
