@@ -37,8 +37,10 @@ def answer_with(rows: np.ndarray) -> Localization:
 
 
 def test_an_object_alone_gives_no_pose_and_with_enough_beside_it_one() -> None:
-    """Oracle: planted evidence, 60 inliers on one thing of a tenth of the extent and four or five beside it. Broken twin: a guard
-    that counts inliers, wherever they are, tells both."""
+    """Oracle: planted evidence, 60 inliers on one thing of a tenth of the extent and four or five beside it.
+
+    Broken twin: a guard that counts inliers, wherever they are, tells all three.
+    """
     random = np.random.default_rng(0)
     place = random.uniform(-10, 10, (2000, 3))
     thing = np.array([9.0, 0.0, 0.0]) + random.uniform(-0.5, 0.5, (60, 3))
