@@ -47,13 +47,13 @@ class AnswerGuard:
 
     - `largest_object`: size of the largest thing that is protected, as a share of the map's extent
       (`extent_of_points`).
-    - `min_inliers`: number of inliers that must remain without any such thing.
+    - `min_inliers`: number of inliers that must remain without any such thing: two more than any pose fits.
 
     Raises RangeError for a size outside (0, 1], or less than one inlier.
     """
 
     largest_object: float = 0.15
-    min_inliers: int = 15
+    min_inliers: int = 5
 
     __repr__ = one_line
 
