@@ -111,7 +111,7 @@ def test_scales_do_not_tell_the_truth() -> None:
         sent = np.sort(np.argsort(-image.scales)[:400])
         made = placed_photographs(image, sent, given, count=4, min_distance_px=0.0, randomness=SOURCE)
         by_descriptor = {
-            row.tobytes(): scale for item in given for row, scale in zip(item.descriptors, item.scales, strict=True)
+            row.tobytes(): scale for item in given for row, scale in zip(item.descriptors, scales_of(item), strict=True)
         }
         scales = np.array([by_descriptor[row.tobytes()] for row in made.pool.stored]).reshape(4, 400)
         if drawn:
