@@ -29,6 +29,11 @@ BOOK = codebook(generator("book"), 512, 4)
 SOURCE = randomness.memoized(randomness.Secret(key=b"s" * 32))
 
 
+def scales_of(features: Features) -> np.ndarray:
+    assert features.scales is not None
+    return features.scales
+
+
 def placed(image: Features, given: tuple[Features, ...], *, count: int = 4, apart: float = 0.0) -> PlacedPhotographs:
     """All features of the image leave."""
     return placed_photographs(image, np.arange(len(image)), given, count=count, min_distance_px=apart, randomness=SOURCE)
@@ -38,15 +43,15 @@ def test_the_assignment_costs_least() -> None:
     """Oracle: all one-to-one assignments of the six largest of eight features to five, with the cost written out for each."""
     image, other = photograph("few", 5), photograph("eight", 8)
     made = placed(image, (other,), count=1)
-    assert image.scales is not None and other.scales is not None
+    scales, others = scales_of(image), scales_of(other)
     spacing = np.sqrt(640 * 480 / 5)
 
     def cost(rows: tuple[int, ...]) -> float:
         gaps = np.linalg.norm(image.keypoints - other.keypoints[list(rows)], axis=1) / spacing
-        octaves = np.log2(image.scales / other.scales[list(rows)])
+        octaves = np.log2(scales / others[list(rows)])
         return float((gaps**2 + OCTAVE * octaves**2).sum())
 
-    largest = sorted(np.argsort(-other.scales)[:6].tolist())
+    largest = sorted(np.argsort(-others)[:6].tolist())
     best = min(permutations(largest, 5), key=cost)
     np.testing.assert_array_equal(made.pool.stored, other.descriptors[list(best)])
     gaps = np.linalg.norm(image.keypoints - other.keypoints[list(best)], axis=1)
@@ -76,8 +81,8 @@ def test_each_subspace_holds_one_feature_of_each_photograph() -> None:
     middle = made.pool.stored.astype(np.float64) + 2.0
     points = BOOK.compression.require_pca().apply(unit(middle)).astype(np.float32)
     distance = pairwise((form.origin, form.basis), (points, None))
-    own = np.take_along_axis(distance, words, axis=1)
-    assert own.max() < form.space.decoy_distance < np.median(distance)
+    nearest = np.take_along_axis(distance, words, axis=1)
+    assert nearest.max() < form.space.decoy_distance < np.median(distance)
 
 
 def test_those_that_fit_best_are_taken() -> None:
@@ -106,7 +111,7 @@ def test_scales_do_not_tell_the_truth() -> None:
         sent = np.sort(np.argsort(-image.scales)[:400])
         made = placed_photographs(image, sent, given, count=4, min_distance_px=0.0, randomness=SOURCE)
         by_descriptor = {
-            row.tobytes(): scale for item in given for row, scale in zip(item.descriptors, item.scales, strict=True)
+            row.tobytes(): scale for item in given for row, scale in zip(item.descriptors, scales_of(item), strict=True)
         }
         scales = np.array([by_descriptor[row.tobytes()] for row in made.pool.stored]).reshape(4, 400)
         if drawn:
