@@ -289,7 +289,7 @@ def test_words_map_and_serve_words(
     monkeypatch.setenv("VEIL_HOME", str(tmp_path / "home"))
     words = ("--words", "bundled", "--epsilon", 13, "--m", 1)
     with redirect_stdout(io.StringIO()):
-        assert run("privatize", work / "mapped.h5", "-o", tmp_path / "up", *words) == 0
+        assert run("privatize", work / "mapped.h5", "-o", tmp_path / "up", "--for", "map", *words) == 0
         assert run("privatize", work / "query.h5", "-o", tmp_path / "query", *words) == 0
     assert run("map", tmp_path / "up", "-o", tmp_path / "map", "--json", tmp_path / "map.json") == 0
     facts = json.loads((tmp_path / "map.json").read_text())
