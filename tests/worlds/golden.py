@@ -124,7 +124,9 @@ class Corpus:
 
     @cache  # noqa: B019
     def message(self, name: str, kind: str) -> bytes:
-        return self.device.release(self.features()[name], self.protections(name)[kind], name=name, allow_second=True).message
+        return self.device.release(
+            self.features()[name], self.protections(name)[kind], name=name, purpose="map", allow_second=True
+        ).message
 
     def messages(self) -> dict[str, Any]:
         """Bytes of every kind of message, of one photograph of each place."""

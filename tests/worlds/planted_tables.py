@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from veil.attacks.answered_objects import ObjectPlace
 from veil.attacks.registry import ATTACKS
 from veil.audit.finding import Finding, Share
 from veil.cli import demo, doctor
@@ -18,8 +19,11 @@ from veil.cli.codebook import quality
 from veil.cli.device import budget, privatize
 from veil.cli.device import plan as budget_plan
 from veil.cli.privacy import audit as audit_command
+from veil.cli.privacy import audit_answers
 from veil.cli.server import plan, serve, serve_upkeep, tiles
+from veil.device.answer_audit import AnsweredObject
 from veil.distances.measure import Rate
+from veil.geometry.similarity import Similarity
 from veil.ldp.planning import plan_release
 from veil.places.maps.clusters.plans import MapPlan
 from veil.report.tables import Table
@@ -88,6 +92,13 @@ def sent() -> Table:
     return demo.sent_table([outcome], [outcome], exits, 12.0)  # type: ignore[list-item,arg-type]
 
 
+def answered_object() -> AnsweredObject:
+    """An object that every view tells of, far away."""
+    similarity = Similarity(scale=123.4, rotation=np.eye(3), translation=np.array([-1234.5, 0.01234, 12.3]))
+    place = ObjectPlace(map_from_object=similarity, views=np.arange(40))
+    return AnsweredObject(name=LONG, views=40, answered=40, place=place, guarded=40, guarded_place=place)
+
+
 def machine_tables() -> dict[str, Callable[[], Table]]:
     """Tables of commands about this machine, and of plans."""
     backends = [{"backend": "reference", "serves": False, "detail": "numba 0.62 on 2 of 2 cores, AVX-512, " * 3}]
@@ -112,6 +123,9 @@ def machine_tables() -> dict[str, Callable[[], Table]]:
         "spread_table": lambda: quality.spread_table(record),
         "sent_table": sent,
         "attack_table": lambda: audit_command.attack_table(audit()),
+        "answer_table": lambda: audit_answers.answer_table(
+            [answered_object()], {LONG: "too few of its photographs fit together"}
+        ),
     }
 
 

@@ -18,6 +18,7 @@ from veil.report.tables import Table
 from veil_lab.cli import quality, results, tune
 from veil_lab.cli.evaluate import homographies, reconstruction
 from veil_lab.cli.evaluate.attacks import (
+    answers,
     attack_tables,
     descriptor_attacks,
     inversion,
@@ -38,6 +39,8 @@ from veil_lab.cli.evaluate.poses import (
     upright,
 )
 from veil_lab.report import board, measured_forms
+from veil_lab.studies.answers.separation import Separation
+from veil_lab.studies.answers.study import AnswerDefenseRow, MembershipRow
 from veil_lab.studies.attacks.assumptions import LISTS, Assumptions
 from veil_lab.studies.attacks.by_descriptor import DescriptorRow
 from veil_lab.studies.attacks.defenses import DefenseRow, Recovery, default_defenses
@@ -222,6 +225,11 @@ def study_tables() -> dict[str, Callable[[], Table]]:
         "age_table": lambda: results.age_table([AGE]),
         "assumption_table": lambda: quality.assumption_table(
             [planted(Assumptions, words=256_000, matched=dict.fromkeys(LISTS, 0.98765), judged=300, apart=299)]
+        ),
+        "frontier_table": lambda: _present(measured_forms.frontier_table(measured)),
+        "defense_table": lambda: answers.defense_table([planted(AnswerDefenseRow, separation=planted(Separation))]),
+        "membership_table": lambda: answers.membership_table(
+            [planted(MembershipRow, same_place=planted(Separation), other_place=planted(Separation))]
         ),
         "gap_table": lambda: inversion.gap_table([planted(Gap)]),
     }

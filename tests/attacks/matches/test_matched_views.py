@@ -143,6 +143,7 @@ def test_uploads_that_share_decoys_are_left_out(monkeypatch: pytest.MonkeyPatch)
     The matcher's own look beyond shared decoys is switched off.
     """
     monkeypatch.setattr(neighbors, "SHARED_DECOYS", 1.0)
+    monkeypatch.setattr(neighbors, "MET", 1.0)
     features, _ = _planted(100, 10)
     image, _ = released(features)
     form = image.form
