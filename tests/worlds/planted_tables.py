@@ -123,9 +123,7 @@ def machine_tables() -> dict[str, Callable[[], Table]]:
         "spread_table": lambda: quality.spread_table(record),
         "sent_table": sent,
         "attack_table": lambda: audit_command.attack_table(audit()),
-        "answer_table": lambda: audit_answers.answer_table(
-            [answered_object()], {LONG: "too few of its photographs fit together"}
-        ),
+        "answer_table": lambda: audit_answers.answer_table([answered_object()], {LONG: "its photographs give no map"}),
     }
 
 
