@@ -195,7 +195,7 @@ class Client:
         if protection is None:
             remote = self._known.get(map_id) or self.map(map_id)
             if self._serves_tiles(remote.name):
-                self._known |= {remote.id: remote, remote.name: remote}
+                self._note(remote)
                 return self._from_tiles(remote.name, features, TileUse())
             where, protection = remote.id, self._usual(remote, "localize", features, gravity)
         else:
@@ -209,8 +209,12 @@ class Client:
     ) -> Protection:
         """The usual protection for a map, which is asked for again until it takes one."""
         protection = protection_for(remote, purpose, features, gravity)
-        self._known |= {remote.id: remote, remote.name: remote}
+        self._note(remote)
         return protection
+
+    def _note(self, remote: RemoteMap) -> None:
+        """Keep what a map takes, by its id and name, so that it is asked once."""
+        self._known |= {remote.id: remote, remote.name: remote}
 
     def _serves_tiles(self, name: str) -> bool:
         """Whether the server has tiles of this name, which is asked once."""

@@ -36,9 +36,8 @@ def protection_for(
     if isinstance(forms, list) and form not in forms:
         if purpose == "localize":
             raise ReleaseRefused(
-                f"the map {remote.name} answers no words, and subspaces are an obfuscation without proof: they leave to be "
-                "localized "
-                "only where they are asked for by their name",
+                f"the map {remote.name} answers no words, and subspaces are an obfuscation without proof: a query leaves so "
+                "only where its user asks for them by name",
                 remedy=OBFUSCATION,
             )
         raise ReleaseRefused(f"the map {remote.name} takes words alone, of a dictionary and an epsilon to name", remedy=WORDS)

@@ -13,20 +13,16 @@ import numpy as np
 from jaxtyping import Float64
 
 from veil.attacks.answered_objects import ObjectPlace, object_place
-from veil.codebooks.decoys import in_runs
 from veil.device.doors import map_images, published
+from veil.device.protection import HideInSubspaces, Protection, make
 from veil.errors import InputError
 from veil.extraction.flat_objects import flat_views
 from veil.extraction.picture import Picture
 from veil.extraction.sift import extract_sift
 from veil.features import Features
-from veil.files.codebooks import bundled_codebook, bundled_decoys
 from veil.forms import Points, Subspaces
 from veil.geometry.rigid import Rigid
 from veil.geometry.similarity import Similarity
-from veil.mechanisms.profile import Profile
-from veil.mechanisms.release import privatize
-from veil.mechanisms.selection import usual_selection
 from veil.one_line import one_line
 from veil.places.built_maps import MappingOptions
 from veil.places.held_map import Map
@@ -191,15 +187,4 @@ def _query(features: Features, where: Map, randomness: Randomness) -> LoadedImag
         return published(features)
     if not isinstance(form, Subspaces):
         raise InputError("the map holds words; objects are asked for in maps of raw features and of subspaces")
-    profile = Profile.hardened(quantized=features.is_quantized)
-    selection = usual_selection(profile)
-    draws = (selection.features or len(features)) * profile.decoy_count
-    released = privatize(
-        features,
-        profile=profile,
-        compression=bundled_codebook().compression,
-        decoys=in_runs(bundled_decoys(), draws),
-        randomness=randomness,
-        selection=selection,
-    )
-    return loaded(released.upload)
+    return loaded(make(Protection(descriptors=HideInSubspaces()), features, randomness).upload)

@@ -356,7 +356,8 @@ def usual_protection(
     The other arguments:
 
     - `features`: raw features of the photograph.
-    - `gravity`: down in the camera frame (x right, y down, z forward), of any length, for `veil.measure_gravity` to find.
+    - `gravity`: down in the camera frame (x right, y down, z forward), of any length, as `veil.measure_gravity` finds it.
+      Subspaces leave without it.
     - `most_epsilon`: of each feature, where a smaller one than the usual one is asked for.
 
     Raises ReleaseRefused for "localize" where gravity or the focal length is not known, as no map would find the words;

@@ -56,7 +56,7 @@ def painted(picture: Gray, camera: Camera, gray: Gray, cam_from_object: Rigid) -
     return np.where(covered, shown, picture).astype(np.uint8), covered
 
 
-def flat_views(gray: Gray, *, width_px: int = 480) -> list[tuple[Picture, Rigid]]:
+def flat_views(gray: Gray, *, width_px: int) -> list[tuple[Picture, Rigid]]:
     """Pictures of a flat object from five sides, as its owner could take them, with the poses of their cameras beside it.
 
     The object is a little wider than each picture of `width_px`, and so nothing else is seen but at the corners.
