@@ -23,8 +23,10 @@ import numpy as np
 from jaxtyping import Float64
 
 from veil.audit.statistics import clopper_pearson
+from veil.codebooks.codebook import Codebook
 from veil.errors import InputError
 from veil.features import Features
+from veil.files.codebooks import bundled_codebook
 from veil.geometry.camera import UNDISCLOSED
 from veil.geometry.similarity import pose_error
 from veil.ldp.composition import composed_epsilon
@@ -51,7 +53,8 @@ class UprightSetting:
     """Content of a query, and knowledge of its place.
 
     `features` features are sent as `m` of `words` words each, under `epsilon` a feature, with gravity off by |N(0, s)| degrees,
-    s = `gravity_sigma_deg`. The `near` nearest images of the map are known, or none where it is 0.
+    s = `gravity_sigma_deg`. The `near` nearest images of the map are known, or none where it is 0. The dictionary is the bundled
+    one, or one of that many words made from the mapped photographs.
     """
 
     features: int
@@ -60,6 +63,7 @@ class UprightSetting:
     words: int = 4096
     gravity_sigma_deg: float = 0.5
     near: int = 0
+    bundled: bool = False
 
     @property
     def mechanism(self) -> SubsetMechanism:
@@ -109,8 +113,8 @@ def run_upright(
     """
     options = replace(options or WordOptions(), threads=1)
     scene = replace(fold.scene, measured_down=mean_down(dict(fold.place.down), fold.scene.images))
-    books = {words: dictionary_of(mapped(fold), words, source=f"the map of {fold.place.name}") for words in sizes(settings)}
-    vocabularies = {words: index_map(scene, book) for words, book in books.items()}
+    books = {key: _dictionary(fold, *key) for key in sizes(settings)}
+    vocabularies = {key: index_map(scene, book) for key, book in books.items()}
     queries: list[tuple[UprightSetting, str, Features, np.ndarray, Kind]] = []
     if true:
         for setting in settings:
@@ -129,7 +133,7 @@ def run_upright(
         upload = privatize_words(
             features,
             mechanism=setting.mechanism,
-            dictionary=books[setting.words],
+            dictionary=books[setting.words, setting.bundled],
             randomness=seeded(case),
             features_sent=setting.features,
             allow_private_dictionary=True,  # mirrored photographs may be mapped ones
@@ -142,7 +146,7 @@ def run_upright(
             upload.keypoints,
             upload.form,  # type: ignore[arg-type]
             scene,
-            vocabularies[setting.words],
+            vocabularies[setting.words, setting.bundled],
             gravity=tilted(down, setting.gravity_sigma_deg, case),
             near=near,
             options=options,
@@ -167,9 +171,14 @@ def run_upright(
             progress(done, len(queries))
 
 
-def sizes(settings: Sequence[UprightSetting]) -> list[int]:
-    """The dictionary sizes of the settings, each once."""
-    return sorted({setting.words for setting in settings})
+def sizes(settings: Sequence[UprightSetting]) -> list[tuple[int, bool]]:
+    """Sizes of the settings' dictionaries, and whether they are bundled ones, each once."""
+    return sorted({(setting.words, setting.bundled) for setting in settings})
+
+
+def _dictionary(fold: Fold, words: int, bundled: bool) -> Codebook:
+    """The bundled dictionary, or one of the mapped photographs."""
+    return bundled_codebook() if bundled else dictionary_of(mapped(fold), words, source=f"the map of {fold.place.name}")
 
 
 def _near(fold: Fold, name: str, count: int, case: str) -> list[str]:

@@ -69,7 +69,7 @@ def _tried(arguments: EvaluatePlans, plans: list[ReleasePlan]) -> list[TriedPlan
     def ask(settings: Sequence[UprightSetting], index: int) -> list[UprightTrial]:
         jobs = [
             MapQueries(fold=folds[index], settings=[setting for setting in settings if setting.words == words])
-            for words in sizes(settings)
+            for words, _ in sizes(settings)
         ]
         title = f"{scene.name}: turn {index + 1} of {len(folds)}, {len(settings)} plans"
         return [trial for trials in run_jobs(jobs, workers=arguments.workers, title=title) for trial in trials]

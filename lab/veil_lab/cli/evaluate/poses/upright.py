@@ -24,6 +24,7 @@ from veil.cli.common import (
 )
 from veil.cli.records import add_record_command, json_file, option
 from veil.features import Features
+from veil.files.codebooks import bundled_codebook
 from veil.ldp.rounding import outward
 from veil.report.tables import Name, Number, Table, fixed, interval, numbers
 from veil.threads import single_blas
@@ -81,6 +82,7 @@ class EvaluateUpright(AskedScenes, AskedExtraction, AskedFolds):
     word_count: int = option(
         "number of words in the dictionary (default %(default)s)", default=4096, parse=at_least(2), metavar="K"
     )
+    bundled: bool = option("words of the bundled dictionary, in place of one of the mapped photographs", default=False)
     nearest: int = option("images of the map that are known to be near (default 0)", default=0, parse=at_least(0), metavar="N")
     strangers: Path | None = option("photographs of none of these places", metavar="FOLDER")
     mirrored: bool = option("ask mirrored photographs of each scene", default=False)
@@ -103,7 +105,8 @@ def _upright(arguments: EvaluateUpright) -> int:
             features=features,
             epsilon=epsilon,
             m=m,
-            words=arguments.word_count,
+            words=len(bundled_codebook()) if arguments.bundled else arguments.word_count,
+            bundled=arguments.bundled,
             gravity_sigma_deg=GRAVITY_NOISE_DEG,
             near=arguments.nearest,
         )
