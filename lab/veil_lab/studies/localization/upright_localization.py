@@ -53,8 +53,8 @@ class UprightSetting:
     """Content of a query, and knowledge of its place.
 
     `features` features are sent as `m` of `words` words each, under `epsilon` a feature, with gravity off by |N(0, s)| degrees,
-    s = `gravity_sigma_deg`. The `near` nearest images of the map are known, or none where it is 0. The dictionary is the bundled
-    one, or one of that many words made from the mapped photographs.
+    s = `gravity_sigma_deg`. The `near` nearest images of the map are known, or none where it is 0. The dictionary is the
+    bundled one, or one of that many words made from the mapped photographs.
     """
 
     features: int
