@@ -40,7 +40,7 @@ print(subspaces.form.guarantee)
 # -----
 # Each descriptor becomes two words of a public dictionary, of which one may be the right one. The epsilon is of one feature.
 
-choice = veil.Protection(descriptors=veil.HideInWords(epsilon=5, features_sent=1000))
+choice = veil.Protection(descriptors=veil.HideInWords(epsilon=4, features_sent=4000))
 released = device.release(features, choice, allow_second=True)
 print("the first feature's words are", released.upload.form.ids[0])
 print(released.upload.form.mechanism)

@@ -55,7 +55,7 @@ def test_a_public_map_is_asked_in_words(recorder: Recorder, tmp_path: Path) -> N
     client, photograph = asked(recorder, tmp_path, PUBLIC, {})
     assert isinstance(client.localize(MAP, photograph, gravity=DOWN), NoPose)
     (message,) = sent(recorder)
-    assert isinstance(message, Upload) and isinstance(message.form, Subsets) and message.form.mechanism.epsilon == 5
+    assert isinstance(message, Upload) and isinstance(message.form, Subsets) and message.form.mechanism.epsilon == 4
     assert message.gravity is not None
     client.localize("door", photograph, gravity=DOWN)
     assert [path for _, path, *_ in recorder.requests].count("/v1/maps") == 1  # what a map takes is asked once
@@ -65,7 +65,7 @@ def test_a_public_map_is_asked_in_words(recorder: Recorder, tmp_path: Path) -> N
 def test_a_policy_lowers_the_epsilon_and_never_raises_it(most: float, recorder: Recorder, tmp_path: Path) -> None:
     client, photograph = asked(recorder, tmp_path, PUBLIC, {"max_epsilon": most})
     client.localize(MAP, photograph, gravity=DOWN)
-    assert [message.form.mechanism.epsilon for message in sent(recorder)] == [min(most, 5.0)]
+    assert [message.form.mechanism.epsilon for message in sent(recorder)] == [min(most, 4.0)]
 
 
 @pytest.mark.parametrize(

@@ -29,14 +29,14 @@ def photograph(focal: str = "given") -> Features:
 
 
 def test_what_leaves_to_be_localized_are_words_and_gravity(tmp_path: Path) -> None:
-    """Oracle: the law that the page of decisions names, an epsilon of 5 a feature."""
+    """Oracle: the law that the page of decisions names, an epsilon of 4 a feature."""
     device = veil.Device(tmp_path)
     release = device.release(photograph(), gravity=DOWN)
     upload = veil.decode(release.message)
     assert isinstance(upload, veil.Upload) and isinstance(upload.form, Subsets) and upload.gravity is not None
-    assert upload.form.mechanism.epsilon == EPSILON == 5 and upload.form.m == 2 and len(upload) == 60
+    assert upload.form.mechanism.epsilon == EPSILON == 4 and upload.form.m == 2 and len(upload) == 60
     np.testing.assert_allclose(upload.gravity, [0, 1, 0])
-    assert FEATURES == 1000 and [entry.charge is not None for entry in device.ledger.entries()] == [True]
+    assert FEATURES == 4000 and [entry.charge is not None for entry in device.ledger.entries()] == [True]
 
 
 def test_what_leaves_for_a_map_are_subspaces(tmp_path: Path) -> None:
@@ -87,7 +87,7 @@ def test_all_places_say_the_same_of_the_same_form() -> None:
     for place, text in told.items():
         plain = re.sub(r"\s+", " ", text.replace("*", ""))
         assert re.search("obfuscations? without proof", plain) and "tiles" in plain, place
-        assert re.search("epsilon,? (of 5 )?for each feature", plain), place
+        assert re.search("epsilon,? (of 4 )?for each feature", plain), place
     for place, text in pages.items():
         assert re.search("ositions[^.]{0,80}(place away|outside of the epsilon|not hidden)", re.sub(r"\s+", " ", text)), place
     inspected = lifted_guarantee("hardened").reason

@@ -44,8 +44,9 @@ MAX_POSTERIOR = 0.25
 
 # A message is for `veil localize`, or for `veil map`.
 Purpose = Literal["localize", "map"]
-# Of each feature in words that are to be localized, and how many of them leave.
-EPSILON, FEATURES = 5.0, 1000
+# Of each feature in words that are to be localized, and how many of them leave: at one epsilon of the image, more features at a
+# smaller epsilon are localized oftener than fewer at a larger one (words_upright.md#how-many-features).
+EPSILON, FEATURES = 4.0, 4000
 TILES = Remedy("see", "tiles")
 GRAVITY = Remedy("give", "Protection.gravity")
 OBFUSCATION = Remedy("give", "Protection.descriptors", "HideInSubspaces()")
@@ -349,7 +350,7 @@ def usual_protection(
 
     `purpose` is one of two:
 
-    - "localize": words of 1,000 features at epsilon 5 each, with gravity beside the positions (Pittaluga and Zhuang 2023). They
+    - "localize": words of 4,000 features at epsilon 4 each, with gravity beside the positions (Pittaluga and Zhuang 2023). They
       are found on maps that have gravity. Where a map has tiles, nothing need leave at all (`veil.localize_with_tiles`).
     - "map": hardened subspaces. They are an obfuscation without proof: words do not match each other well enough for maps.
 

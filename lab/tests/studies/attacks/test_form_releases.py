@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+import veil
 from veil.audit.measured_forms import MeasuredAttack, MeasuredForm
 from veil.distances import pairwise
 from veil.errors import InputError
@@ -15,7 +16,7 @@ from veil.geometry.similarity import Similarity
 from veil.mechanisms.decoy_photographs import DecoyPhotographs
 from veil.mechanisms.selection import Selection
 from veil_lab.report.measured_forms import frontier_table
-from veil_lab.studies.attacks.form_releases import DECOY_FORMS, FormOptions, FormPools, FormScene
+from veil_lab.studies.attacks.form_releases import DECOY_FORMS, USUAL_WORDS, FormOptions, FormPools, FormScene
 from veil_lab.studies.localization.false_acceptance import Fold, ReferencePlace
 from worlds import codebook, edges, generator
 from worlds.decoy_photographs import photograph, photographs
@@ -42,6 +43,19 @@ def subspaces(scene: FormScene, form: str, name: str) -> Subspaces:
     released = scene.released(FORMS[form], name)[0].form
     assert isinstance(released, Subspaces)
     return released
+
+
+def test_usual_words_are_what_leaves_to_be_localized() -> None:
+    """Oracle: the protection of `veil.usual_protection`, field by field."""
+    down = np.array([0.0, 1.0, 0.0])
+    usual = veil.usual_protection("localize", photograph("a", 60), gravity=down).descriptors
+    assert isinstance(usual, veil.HideInWords) and usual.m == 2
+    scene = scene_of(4)
+    scene.fold.place.down["a"] = down  # type: ignore[index]
+    upload = scene.released(USUAL_WORDS, "a")[0]
+    assert isinstance(upload, veil.Upload) and isinstance(upload.form, veil.Subsets) and upload.gravity is not None
+    assert upload.form.mechanism == usual.mechanism and upload.form.dictionary == usual.book.digest
+    assert USUAL_WORDS.words_sent == usual.features_sent
 
 
 def test_each_decoy_photograph_serves_one_release_of_a_form() -> None:

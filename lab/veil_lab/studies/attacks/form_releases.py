@@ -21,9 +21,10 @@ from veil.audit.ground_truth import find_truth
 from veil.audit.run import Examined, try_attacks
 from veil.codebooks.codebook import Codebook
 from veil.codebooks.decoys import in_runs
-from veil.device.protection import HideInSubspaces, Protection, make
+from veil.device.protection import EPSILON, FEATURES, HideInSubspaces, Protection, make
 from veil.errors import RangeError
 from veil.features import Features
+from veil.files.codebooks import bundled_codebook
 from veil.forms import Subsets
 from veil.geometry.similarity import pose_error
 from veil.ldp.mechanism import SubsetMechanism
@@ -56,18 +57,20 @@ GRAVITY_SIGMA_DEG = 0.5
 class FormSetting:
     """One form of a photograph.
 
-    `name` is its name in tables. `descriptors` says what takes their place: "raw" ones (nothing is protected), "subspaces" of
-    the hardened profile, or "words". `selection` says which features leave in subspaces, `epsilon` is that of each feature in
-    words, of which `WORDS_SENT` leave; 0 means positions alone, which are localized near two known images. `lines` hides
-    positions. `gravity` says whether gravity is sent where it is known: with words beside positions, and with lines. Decoys are
-    drawn one by one, or are those of whole `photographs`, and subspaces have the dimension `m`. Raises RangeError for words
-    without an epsilon.
+    `name` is its name in tables. `descriptors` says what takes their place: "raw" ones (nothing is protected), "subspaces"
+    of the hardened profile, or "words". `selection` says which features leave in subspaces, `epsilon` is that of each
+    feature in words, of which `words_sent` leave; 0 means positions alone, which are localized near two known images. The
+    dictionary is of the mapped photographs, or the `bundled` one. `lines` hides positions. `gravity` says whether gravity
+    is sent where it is known: with words beside positions, and with lines. Decoys are drawn one by one, or are those of
+    whole `photographs`, and subspaces have the dimension `m`. Raises RangeError for words without an epsilon.
     """
 
     name: str
     descriptors: Literal["raw", "subspaces", "words"]
     selection: Selection | ChosenFeatures = EVERYTHING
     epsilon: float | None = None
+    words_sent: int = WORDS_SENT
+    bundled: bool = False
     lines: bool = False
     gravity: bool = True
     photographs: bool = False
@@ -91,6 +94,8 @@ FORMS = (
 )
 """Forms of the table in docs/choose.md."""
 FEW, FEWER = Selection(features=500), Selection(features=250)
+USUAL_WORDS = FormSetting(name="usual words", descriptors="words", epsilon=EPSILON, words_sent=FEATURES, bundled=True)
+"""What leaves by default to be localized (`veil.usual_protection`)."""
 DECOY_FORMS = (
     FormSetting(name="subspaces of 500 features", descriptors="subspaces", selection=FEW),
     FormSetting(name="subspaces of 250 features", descriptors="subspaces", selection=FEWER),
@@ -171,7 +176,7 @@ def released_as(
         assert dictionary is not None
         law = SubsetMechanism(dictionary_size=len(dictionary), epsilon=setting.epsilon, m=2)
         return privatize_words(
-            features, mechanism=law, dictionary=dictionary, randomness=randomness, lines=lines, features_sent=WORDS_SENT
+            features, mechanism=law, dictionary=dictionary, randomness=randomness, lines=lines, features_sent=setting.words_sent
         ).upload
     profile, selection = replace(Profile.hardened(quantized=features.is_quantized), m=setting.m), setting.selection
     most = (usual_selection(profile) if isinstance(selection, ChosenFeatures) else selection).features or len(features)
@@ -206,6 +211,8 @@ class FormScene:
         down = mean_down(dict(self.fold.place.down), self.fold.scene.images)
         self.scene: Scene = replace(self.fold.scene, measured_down=down)
         self._released: dict[tuple[str, str], tuple[Message, int]] = {}
+        self._indexes: dict[str, InvertedIndex] = {}
+        self._neighbor_words: dict[str, NeighborModel] = {}
         self._spent: dict[str, set[bytes]] = {}  # digests of photographs that gave decoys, by form
 
     @property
@@ -215,39 +222,47 @@ class FormScene:
         count = min(self.options.photographs or len(names), len(names))
         return [names[place] for place in np.unique(np.linspace(0, len(names) - 1, count).round().astype(int))]
 
+    def dictionary(self, setting: FormSetting) -> Codebook:
+        """The dictionary of a form's words: the bundled one, the given one, or one of the mapped photographs."""
+        if setting.bundled:
+            return bundled_codebook()
+        return self._own_dictionary if self.words is None else self.words
+
     @cached_property
-    def dictionary(self) -> Codebook:
-        """The dictionary of words: the given one, or one of the mapped photographs' descriptors, which are public."""
-        if self.words is not None:
-            return self.words
+    def _own_dictionary(self) -> Codebook:
         photographs = mapped(self.fold)
         size = min(DICTIONARY_SIZE, most_words(photographs))
         return dictionary_of(photographs, size, source=f"the map of {self.fold.place.name}")
 
-    @cached_property
-    def neighbor_words(self) -> NeighborModel:
+    def neighbor_words(self, dictionary: Codebook) -> NeighborModel:
         """Words that lie side by side in the mapped photographs, which are public."""
+        if dictionary.digest not in self._neighbor_words:
+            self._neighbor_words[dictionary.digest] = self._learned_neighbors(dictionary)
+        return self._neighbor_words[dictionary.digest]
+
+    def _learned_neighbors(self, dictionary: Codebook) -> NeighborModel:
         photographs = [
             PhotographInWords(
-                keypoints=features.keypoints.astype(np.float64), words=self.dictionary.nearest(publish(features).vectors)
+                keypoints=features.keypoints.astype(np.float64), words=dictionary.nearest(publish(features).vectors)
             )
             for features in mapped(self.fold)
         ]
-        return learn_neighbors(photographs, self.dictionary, seed=self.options.seed)
+        return learn_neighbors(photographs, dictionary, seed=self.options.seed)
 
     @cached_property
     def where(self) -> Map:
         """The public map as a server holds it, with its indexes once they are made."""
         return Map(scene=self.scene)
 
-    @cached_property
-    def index(self) -> InvertedIndex:
-        """The map's index for the dictionary."""
-        return index_map(self.scene, self.dictionary)
+    def index(self, dictionary: Codebook) -> InvertedIndex:
+        """The map's index for a dictionary."""
+        if dictionary.digest not in self._indexes:
+            self._indexes[dictionary.digest] = index_map(self.scene, dictionary)
+        return self._indexes[dictionary.digest]
 
     def public(self, setting: FormSetting) -> Codebook:
         """The codebook that a form names: the dictionary of words, or the one with the PCA of subspaces."""
-        return self.dictionary if setting.descriptors == "words" else self.pools.codebook
+        return self.dictionary(setting) if setting.descriptors == "words" else self.pools.codebook
 
     def neighbors(self, name: str) -> list[str]:
         """The photographs nearest to `name`, by the reference, of which the attacker has uploads."""
@@ -281,7 +296,7 @@ class FormScene:
 
     def _made(self, setting: FormSetting, features: Features, name: str) -> Message:
         down = self.fold.place.down.get(name) if setting.gravity else None
-        dictionary = self.dictionary if setting.descriptors == "words" else None
+        dictionary = self.dictionary(setting) if setting.descriptors == "words" else None
         form = replace(setting, selection=self.chosen.get(name, setting.selection))
         if form.photographs:
             return self._of_photographs(form, features, down)
@@ -326,7 +341,9 @@ class FormScene:
             if setting.epsilon == 0 and isinstance(message, Upload):
                 near = self.scene_neighbors(name)
                 return localize_positions(message.camera, message.keypoints, self.scene, gravity=gravity, near=near)
-            return localize_words(message.camera, seen, message.form, self.scene, self.index, gravity=gravity)
+            return localize_words(
+                message.camera, seen, message.form, self.scene, self.index(self.dictionary(setting)), gravity=gravity
+            )
         return localize(message.camera, seen, message.form, self.scene, codebook=self.pools.codebook)
 
     @cached_property
@@ -341,20 +358,20 @@ class FormScene:
             scene=self.scene,
         )
 
-    @cached_property
-    def _in_words(self) -> Knowledge:
+    def _in_words(self, dictionary: Codebook) -> Knowledge:
         """The same where words are sent, with the words that are neighbors."""
-        return replace(self._in_subspaces, codebook=self.dictionary, neighbors=self.neighbor_words)
+        return replace(self._in_subspaces, codebook=dictionary, neighbors=self.neighbor_words(dictionary))
 
     def target(self, setting: FormSetting, name: str, others: Sequence[str] = ()) -> Target:
         """One photograph's release as an attacker has it, with the uploads of the photographs `others` beside it."""
         message, _ = self.released(setting, name)
         seen = {other: ReleasedImage.of(self.released(setting, other)[0]) for other in others}
         effort = Effort(features=self.options.features, seed=self.options.seed)
+        known = self._in_words(self.dictionary(setting)) if setting.descriptors == "words" else self._in_subspaces
         return Target(
             image=ReleasedImage.of(message),
             rows=effort.rows(len(message), name),
-            knowledge=replace(self._in_words if setting.descriptors == "words" else self._in_subspaces, others=seen),
+            knowledge=replace(known, others=seen),
             effort=effort,
             time=TimeBudget(self.options.seconds, turns=1, shares=TIME_SHARES),
         )

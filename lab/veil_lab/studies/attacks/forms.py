@@ -129,7 +129,7 @@ def _row(
             errors.append(scene.localized(setting, name))
             sizes.append(scene.size(setting, name))
         if setting.epsilon is not None:
-            law = SubsetMechanism(dictionary_size=len(scene.dictionary), epsilon=setting.epsilon, m=2)
+            law = SubsetMechanism(dictionary_size=len(scene.dictionary(setting)), epsilon=setting.epsilon, m=2)
             sent = max(len(scene.released(setting, name)[0]) for name in scene.fold.held_out)
             epsilon = max(epsilon or 0.0, composed_epsilon({law: sent}, DELTA))
         if setting.descriptors == "raw":

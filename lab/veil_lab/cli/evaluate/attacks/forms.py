@@ -32,7 +32,7 @@ from veil.mechanisms.decoy_photographs import DecoyPhotographs
 from veil_lab.cli.evaluate.scene_arguments import AskedExtraction, AskedFolds, AskedScenes, extracted_features, reference_place
 from veil_lab.files.scenes import read_scene
 from veil_lab.report.measured_forms import SHARES, cost_table, frontier_table, interval_table, recovery_table, summary_table
-from veil_lab.studies.attacks.form_releases import DECOY_FORMS, FORMS, FormOptions, FormPools
+from veil_lab.studies.attacks.form_releases import DECOY_FORMS, FORMS, USUAL_WORDS, FormOptions, FormPools
 from veil_lab.studies.attacks.forms import FormRow, form_study
 from veil_lab.studies.localization.false_acceptance import Fold, QueryProtocol, each_fold
 
@@ -41,7 +41,7 @@ EXAMPLES = """\
   veil evaluate forms fox/ --forms subspaces "words, epsilon 4" --photographs 1
 """
 NAMES = tuple(setting.name for setting in FORMS)
-EVERY_FORM = (*FORMS, *DECOY_FORMS)
+EVERY_FORM = (*FORMS, USUAL_WORDS, *DECOY_FORMS)
 EVERY_NAME = tuple(setting.name for setting in EVERY_FORM)
 ATTACK_NAMES = tuple(dict.fromkeys(attack.name for attack in ATTACKS))
 
