@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
-from jaxtyping import Bool, Float, Float32, Float64, Int64, UInt8
+from jaxtyping import Bool, Float32, Float64, Int64, UInt8
 
 from veil.errors import InputError
 from veil.forms import Lines, Released, Subsets, Subspaces
@@ -25,8 +25,6 @@ from veil.wire.message import LineUpload, Message, Upload
 SKETCH_BITS = 512
 # Distance of unit descriptors up to which one feature shows the other again.
 SAME = 0.6
-# Features of earlier releases that are compared at once.
-BLOCK = 4096
 
 Sketches = UInt8[np.ndarray, "_ 64"]
 Places = Float64[np.ndarray, "_ 2"]
@@ -163,19 +161,13 @@ def _with_lines(
 
 def _near(left: Sketches, right: Sketches) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Pairs of rows whose sketches may be of one feature, with the number of bits in which they differ."""
-    limit, mine = most_bits(SAME), _signs(left)
-    found = []
-    for start in range(0, len(right), BLOCK):
-        bits = (SKETCH_BITS - mine @ _signs(right[start : start + BLOCK]).T) / 2
-        rows, columns = np.nonzero(bits <= limit)
-        found.append((rows, columns + start, bits[rows, columns]))
-    rows, columns, bits = (np.concatenate(part) for part in zip(*found, strict=True))
+    from veil.codebooks.neighbors import faiss
+
+    index = faiss.IndexBinaryFlat(SKETCH_BITS)
+    index.add(np.ascontiguousarray(right))
+    ends, bits, columns = index.range_search(np.ascontiguousarray(left), most_bits(SAME) + 1)  # finds what is below
+    rows = np.searchsorted(ends, np.arange(len(columns)), side="right") - 1
     return rows, columns, bits
-
-
-def _signs(sketches: Sketches) -> Float[np.ndarray, "features bits"]:
-    """Sketches as numbers 1 and -1, whose products count equal bits."""
-    return 2 * np.unpackbits(sketches, axis=1).astype(np.float32) - 1
 
 
 def _with_rows(form: Released, earlier: Sequence[DrawnFeatures], partner: Int64[np.ndarray, "features"]) -> Released:

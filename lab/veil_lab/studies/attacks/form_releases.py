@@ -21,10 +21,9 @@ from veil.audit.ground_truth import find_truth
 from veil.audit.run import Examined, try_attacks
 from veil.codebooks.codebook import Codebook
 from veil.codebooks.decoys import in_runs
-from veil.device.protection import EPSILON, FEATURES, HideInSubspaces, Protection, make
+from veil.device.protection import EPSILON, FEATURES, HideInSubspaces, Protection, make, usual_words
 from veil.errors import RangeError
 from veil.features import Features
-from veil.files.codebooks import bundled_codebook
 from veil.forms import Subsets
 from veil.geometry.similarity import pose_error
 from veil.ldp.mechanism import SubsetMechanism
@@ -225,7 +224,7 @@ class FormScene:
     def dictionary(self, setting: FormSetting) -> Codebook:
         """The dictionary of a form's words: the bundled one, the given one, or one of the mapped photographs."""
         if setting.bundled:
-            return bundled_codebook()
+            return usual_words(next(iter(self.fold.place.features.values())).space.descriptor).book
         return self._own_dictionary if self.words is None else self.words
 
     @cached_property

@@ -17,6 +17,7 @@ import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Literal
 
 import numpy as np
@@ -24,15 +25,15 @@ from jaxtyping import Float64
 
 from veil.audit.statistics import clopper_pearson
 from veil.codebooks.codebook import Codebook
+from veil.device.protection import usual_words
 from veil.errors import InputError
 from veil.features import Features
-from veil.files.codebooks import bundled_codebook
 from veil.geometry.camera import UNDISCLOSED
 from veil.geometry.similarity import pose_error
 from veil.ldp.composition import composed_epsilon
 from veil.ldp.mechanism import SubsetMechanism
 from veil.ldp.planning import ReleasePlan
-from veil.matching.inverted_index import index_map
+from veil.matching.inverted_index import index_map, mirrored_index
 from veil.mechanisms.release import privatize_words
 from veil.places.poses.answer import Localization
 from veil.places.poses.by_words import localize_words
@@ -115,6 +116,7 @@ def run_upright(
     scene = replace(fold.scene, measured_down=mean_down(dict(fold.place.down), fold.scene.images))
     books = {key: _dictionary(fold, *key) for key in sizes(settings)}
     vocabularies = {key: index_map(scene, book) for key, book in books.items()}
+    mirrors = {key: mirrored_index(scene, vocabularies[key], book) for key, book in books.items()}
     queries: list[tuple[UprightSetting, str, Features, np.ndarray, Kind]] = []
     if true:
         for setting in settings:
@@ -149,6 +151,7 @@ def run_upright(
             vocabularies[setting.words, setting.bundled],
             gravity=tilted(down, setting.gravity_sigma_deg, case),
             near=near,
+            mirrored=partial(mirrors.get, (setting.words, setting.bundled)),
             options=options,
         )
         seconds = time.thread_time() - started
@@ -178,7 +181,11 @@ def sizes(settings: Sequence[UprightSetting]) -> list[tuple[int, bool]]:
 
 def _dictionary(fold: Fold, words: int, bundled: bool) -> Codebook:
     """The bundled dictionary, or one of the mapped photographs."""
-    return bundled_codebook() if bundled else dictionary_of(mapped(fold), words, source=f"the map of {fold.place.name}")
+    return (
+        usual_words(mapped(fold)[0].space.descriptor).book
+        if bundled
+        else dictionary_of(mapped(fold), words, source=f"the map of {fold.place.name}")
+    )
 
 
 def _near(fold: Fold, name: str, count: int, case: str) -> list[str]:
