@@ -96,7 +96,7 @@ def test_the_first_word_of_commands_lists_them(first: str, capsys: pytest.Captur
 def found_as(monkeypatch: pytest.MonkeyPatch, **points: str) -> None:
     """Let installed packages bring these commands, each by a function of a module, and no others."""
     entries = [EntryPoint(name=name, value=value, group=BROUGHT) for name, value in points.items()]
-    monkeypatch.setattr("importlib.metadata.entry_points", lambda group: entries)
+    monkeypatch.setattr("importlib.metadata.entry_points", lambda group: entries if group == BROUGHT else [])
 
 
 @pytest.mark.parametrize(("name", "package"), [(name, package) for name, (package, _) in PACKAGES.items()])
