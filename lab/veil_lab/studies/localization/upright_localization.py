@@ -54,8 +54,8 @@ class UprightSetting:
     """Content of a query, and knowledge of its place.
 
     `features` features are sent as `m` of `words` words each, under `epsilon` a feature, with gravity off by |N(0, s)| degrees,
-    s = `gravity_sigma_deg`. The `near` nearest images of the map are known, or none where it is 0. The dictionary is the
-    bundled one, or one of that many words made from the mapped photographs.
+    s = `gravity_sigma_deg`. The `near` nearest images of the map are known, or none where it is 0. Words are those
+    of the `bundled` dictionary, or of one made from the mapped photographs.
     """
 
     features: int
