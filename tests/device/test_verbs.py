@@ -15,6 +15,7 @@ from veil.cli import main
 from veil.features import Features
 from veil.files.maps.indexes import read_point_index, read_vocabulary
 from veil.matching.inverted_index import index_map
+from veil.places.held_map import index_for
 from worlds import generator, world
 from worlds.word_worlds import dictionary_of, scene_of, words_of
 
@@ -86,6 +87,10 @@ def test_a_map_is_indexed_in_its_folder(tmp_path: Path) -> None:
     assert (told["entries"], told["listed_points"]) == (made["words"], made["distances"])
     assert told["dictionary"] == book.digest and told["words"] == len(book) and copy.folder is not None
     assert where.index("words", nearest_words=4) == {"words": len(index_map(scene, book, nearest=4).point_rows)}
+    # What the folder gives back tells mirrored queries as what was made does.
+    turned = index_for(veil.Map.read(tmp_path / "map"), words_of(PLACE.form("02"), book, epsilon=20.0)).mirrored
+    assert turned is not None and expected.mirrored is not None
+    np.testing.assert_array_equal(turned.point_rows, expected.mirrored.point_rows)
     # Left to itself a small public map is indexed for words alone.
     assert set(copy.index(dictionary=DICTIONARY)) == {"words"}
 

@@ -7,8 +7,9 @@ they are from a feature that sees a point of the map than from any feature.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -48,6 +49,7 @@ class InvertedIndex:
     - `image_names`: the map's images.
     - `image_words`, sparse (images, K): how many features of each image have each word. A feature that is entered under several
       words counts for each in part.
+    - `turned`: makes the index as words of mirrored queries meet it (`with_mirror`); None where nobody can tell.
     """
 
     dictionary: str
@@ -57,6 +59,7 @@ class InvertedIndex:
     frequency: Float32[np.ndarray, "_"]
     image_names: tuple[str, ...]
     image_words: Any  # scipy.sparse.csr_array, float32
+    turned: Callable[[], InvertedIndex | None] | None = None
 
     @property
     def dictionary_size(self) -> int:
@@ -73,6 +76,11 @@ class InvertedIndex:
     def image_vectors(self) -> Any:  # scipy.sparse.csr_array, float64
         """TF-IDF vectors of the images, of unit length, sparse (images, K) (docs/theory/words.md, Eq. 13)."""
         return unit_vectors(self.image_words, self.word_weights)
+
+    @cached_property
+    def mirrored(self) -> InvertedIndex | None:
+        """The index as words of mirrored queries meet it, made once; None where nobody can tell what a mirror makes of them."""
+        return None if self.turned is None else self.turned()
 
     def require(self, form: Subsets) -> None:
         """Raise SpaceError unless the words of `form` are of this index's dictionary."""
@@ -131,7 +139,13 @@ def index_map(
     ranked = np.concatenate(parts)
     points = np.concatenate([image.point_rows for image in scene.images.values()])
     shares = view_shares(ranked, points)
-    return _assembled(scene, dictionary.digest, len(dictionary), ranked, np.tile(shares, (len(ranked), 1)), points)
+    made = _assembled(scene, dictionary.digest, len(dictionary), ranked, np.tile(shares, (len(ranked), 1)), points)
+    return with_mirror(made, scene, dictionary)
+
+
+def with_mirror(index: InvertedIndex, scene: Scene, dictionary: Codebook) -> InvertedIndex:
+    """The index of a map together with a way to mirror it, by the words that it names (`mirrored_index`)."""
+    return replace(index, turned=partial(mirrored_index, scene, index, dictionary))
 
 
 def _index_words(scene: Scene, first: Subsets) -> InvertedIndex:
@@ -186,6 +200,7 @@ def mirrored_index(scene: Scene, index: InvertedIndex, dictionary: Codebook) -> 
         probability=entries.data.astype(np.float32),
         frequency=np.asarray(becomes @ index.frequency, dtype=np.float32),
         image_words=(index.image_words @ becomes.T).tocsr().astype(np.float32),
+        turned=None,
     )
 
 

@@ -16,7 +16,7 @@ from veil.files.maps.format import read_map, write_map
 from veil.files.maps.indexes import read_point_index, read_vocabulary, write_point_index, write_vocabulary
 from veil.forms import Flat, Form, Points, Subsets
 from veil.geometry.georeference import Georeference, georeference
-from veil.matching.inverted_index import NEAREST, InvertedIndex, index_map, mirrored_index
+from veil.matching.inverted_index import NEAREST, InvertedIndex, index_map, with_mirror
 from veil.matching.point_index import PointIndex, RankedImages
 from veil.matching.point_indexing import index_points
 from veil.one_line import line
@@ -163,22 +163,6 @@ def index_for(
     return where._indexes[key]
 
 
-def mirrored_index_for(where: Map, query: Subsets, *, dictionary: Codebook | None = None) -> InvertedIndex | None:
-    """The index that the words of a mirrored query meet, made once; None where nobody can tell what a mirror makes of them.
-
-    `dictionary` is as for `index_for`.
-    """
-    index = index_for(where, query, dictionary=dictionary)
-    key = f"mirrored {index.dictionary}"
-    if key not in where._indexes:
-        book = dictionary if dictionary is not None else known_codebook(where.scene.space.descriptor, index.dictionary)
-        made = None if book is None else mirrored_index(where.scene, index, book)
-        if made is None:
-            return None
-        where._indexes[key] = made
-    return where._indexes[key]
-
-
 def point_index_of(where: Map) -> PointIndex | None:
     """The index for queries by distance, in the folder or made by `make_point_index`; None if there is none.
 
@@ -239,7 +223,7 @@ def ranked_images(where: Map, query: Form, codebook: Codebook | None = None, *, 
 def _index(where: Map, query: Subsets, dictionary: Codebook | None, progress: Progress | None) -> InvertedIndex:
     """The index of `index_for`, read from the folder or made."""
     if isinstance(where.form, Subsets):
-        return index_map(where.scene, None)
+        return _mirrorable(where, index_map(where.scene, None), dictionary)
     if not isinstance(where.form, Points):
         raise InputError(
             "the query is in words, the map in subspaces, and these do not compare; build the map from raw features"
@@ -250,7 +234,7 @@ def _index(where: Map, query: Subsets, dictionary: Codebook | None, progress: Pr
             raise InputError(
                 f"the index of {where.folder} names points that the map does not have", remedy=Remedy("renew", "index")
             )
-        return kept
+        return _mirrorable(where, kept, dictionary)
     book = dictionary or bundled_codebook(where.scene.space.descriptor)
     if book.digest != query.dictionary:
         place = "the map" if where.folder is None else f"{where.folder}"
@@ -259,6 +243,12 @@ def _index(where: Map, query: Subsets, dictionary: Codebook | None, progress: Pr
             remedy=(Remedy("give", "localize.dictionary"), Remedy("make", "index")),
         )
     return index_map(where.scene, book, progress=progress)
+
+
+def _mirrorable(where: Map, index: InvertedIndex, dictionary: Codebook | None) -> InvertedIndex:
+    """The index with a way to mirror it, where its dictionary is the one given or a bundled one."""
+    book = dictionary if dictionary is not None else known_codebook(where.scene.space.descriptor, index.dictionary)
+    return index if book is None else with_mirror(index, where.scene, book)
 
 
 def align_map(where: Map, positions: Mapping[str, np.ndarray], *, seed: int = 0) -> Georeference:

@@ -18,7 +18,7 @@ from veil.matching.lightglue import LightGlue
 from veil.matching.placed_points import placed
 from veil.matching.point_index import RankedImages
 from veil.one_line import one_line
-from veil.places.held_map import Map, index_for, mirrored_index_for, ranked_images
+from veil.places.held_map import Map, index_for, ranked_images
 from veil.places.pairs.images import LoadedImage
 from veil.places.poses.answer import Localization, NoPose
 from veil.places.poses.options import LocalizeOptions, PositionOptions, WordOptions
@@ -192,8 +192,7 @@ def _located(
             options=position_options or PositionOptions(max_seconds=POSITION_SECONDS),
             progress=progress,
         )
-    words = image.form
-    index = index_for(where, words, dictionary=dictionary, progress=progress)
+    index = index_for(where, image.form, dictionary=dictionary, progress=progress)
     word_options = word_options or WordOptions(max_seconds=WORD_SECONDS)
     begun = time.process_time()
     from veil.places.poses.by_words import localize_words
@@ -206,7 +205,6 @@ def _located(
         index,
         gravity=image.gravity,
         near=near,
-        mirrored=lambda: mirrored_index_for(where, words, dictionary=dictionary),
         options=word_options,
         progress=progress,
     )

@@ -59,7 +59,6 @@ def asked(name: str, keypoints: np.ndarray, points: Points, gravity: np.ndarray)
             SCENE,
             VOCABULARY,
             gravity=gravity if "gravity" in name else None,
-            mirrored=lambda: mirrored_index(SCENE, VOCABULARY, DICTIONARY),
             options=WordOptions(max_iterations=4000, upright=UprightOptions(samples=60_000, kept=40, refined=8, compared=3)),
         )
     sent: Form = points if name == "raw" else subspaces(generator("sent"), points.vectors, 4, SIFT)

@@ -17,7 +17,6 @@ import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Literal
 
 import numpy as np
@@ -33,7 +32,7 @@ from veil.geometry.similarity import pose_error
 from veil.ldp.composition import composed_epsilon
 from veil.ldp.mechanism import SubsetMechanism
 from veil.ldp.planning import ReleasePlan
-from veil.matching.inverted_index import index_map, mirrored_index
+from veil.matching.inverted_index import index_map
 from veil.mechanisms.release import privatize_words
 from veil.places.poses.answer import Localization
 from veil.places.poses.by_words import localize_words
@@ -116,7 +115,6 @@ def run_upright(
     scene = replace(fold.scene, measured_down=mean_down(dict(fold.place.down), fold.scene.images))
     books = {key: _dictionary(fold, *key) for key in sizes(settings)}
     vocabularies = {key: index_map(scene, book) for key, book in books.items()}
-    mirrors = {key: mirrored_index(scene, vocabularies[key], book) for key, book in books.items()}
     queries: list[tuple[UprightSetting, str, Features, np.ndarray, Kind]] = []
     if true:
         for setting in settings:
@@ -151,7 +149,6 @@ def run_upright(
             vocabularies[setting.words, setting.bundled],
             gravity=tilted(down, setting.gravity_sigma_deg, case),
             near=near,
-            mirrored=partial(mirrors.get, (setting.words, setting.bundled)),
             options=options,
         )
         seconds = time.thread_time() - started

@@ -141,12 +141,8 @@ def _word_index(folder: Path, header: dict[str, Any]) -> InvertedIndex:
         raise ValueError("an entry names no point")
     image_words = csr_array((data, indices, indptr), shape=(len(names), words))
     image_words.check_format(full_check=True)
-    return InvertedIndex(
-        dictionary=header["dictionary"],
-        image_names=names,
-        image_words=image_words,
-        **{_ARRAYS[name]: array for name, array in arrays.items()},
-    )
+    given: dict[str, Any] = {_ARRAYS[name]: array for name, array in arrays.items()}
+    return InvertedIndex(dictionary=header["dictionary"], image_names=names, image_words=image_words, **given)
 
 
 POINTS = Path("indexes") / "points"

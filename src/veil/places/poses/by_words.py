@@ -62,7 +62,6 @@ def localize_words(
     *,
     gravity: Float64[np.ndarray, "3"] | None = None,
     near: Sequence[str] | None = None,
-    mirrored: Callable[[], InvertedIndex | None] = lambda: None,
     options: WordOptions | None = None,
     progress: Progress | None = None,
 ) -> Localization | NoPose:
@@ -79,11 +78,10 @@ def localize_words(
       top-left corner, or the N lines that hide them, in the undistorted normalized image plane.
     - `form`: the words of the N features, in the order of `observations`.
     - `scene`: the map; for lines its gravity must be known.
-    - `vocabulary`: the index of `scene` for the query's dictionary (`veil.matching.inverted_index.index_map`).
+    - `vocabulary`: the index of `scene` for the query's dictionary (`veil.matching.inverted_index.index_map`). Where it can be
+      mirrored, a pose is refused if the mirrored query fits as well.
     - `gravity`: unit vector of down in the query's camera frame, for keypoints; lines have their own.
     - `near`: names of the map images that the query is known to be near, in place of those that are retrieved.
-    - `mirrored`: gives the index that a mirrored query's words meet (`veil.matching.inverted_index.mirrored_index`). A pose is
-      refused if the mirrored query fits as well. None: nobody can tell.
     - `options`: thresholds, retrieval and search; by default those of `WordOptions`.
     - `progress`: called with the number of samples that are drawn and of all that are needed.
 
@@ -95,7 +93,7 @@ def localize_words(
     answer = query.answer(vocabulary, options, progress)
 
     def turned_over() -> float | None:
-        index = mirrored()
+        index = vocabulary.mirrored
         return None if index is None else query.mirrored.answer(index, replace(options, compared=0)).log10_nfa
 
     return unless_mirrored(answer, turned_over)
@@ -114,7 +112,7 @@ class _WordQuery:
 
     @property
     def mirrored(self) -> _WordQuery:
-        """The query turned over left to right; its words are to be met by `mirrored_index`."""
+        """The query turned over left to right; its words are to be met by the mirrored index."""
         positions = mirrored_positions(self.camera, self.observations)
         gravity = None if self.gravity is None else mirrored_down(self.gravity)
         return replace(self, observations=positions, gravity=gravity)
