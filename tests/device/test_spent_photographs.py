@@ -41,14 +41,14 @@ def meetings(one: veil.DeviceRelease, other: veil.DeviceRelease) -> int:
 
 def test_each_photograph_serves_one_release(tmp_path: Path) -> None:
     """Two images have no decoy in common. Broken twin: two devices of one client, with a ledger each, share photographs."""
-    given, images = photographs(8), [photograph(f"own {number}") for number in range(2)]
+    given, images = photographs(16), [photograph(f"own {number}") for number in range(2)]
     device = veil.Device(tmp_path / "home")
     made = [device.release(image, protection(given), purpose="map") for image in images]
     assert meetings(*made) < 6
     entries = [entry for entry in device.ledger.entries()]
     assert len(entries) == 2 and "photographs" not in entries[0].parameters
     apart = [
-        veil.Device(tmp_path / name).release(image, protection(given[:4]), purpose="map")
+        veil.Device(tmp_path / name).release(image, protection(given[:8]), purpose="map")
         for name, image in zip("ab", images, strict=True)
     ]
     assert meetings(*apart) > 50
@@ -56,16 +56,16 @@ def test_each_photograph_serves_one_release(tmp_path: Path) -> None:
 
 def test_a_release_is_repeated_with_its_own_photographs(tmp_path: Path) -> None:
     """The same bytes leave whatever order and number of photographs is given, and none is used up by it."""
-    given = photographs(8)
+    given = photographs(16)
     device = veil.Device(tmp_path / "home")
     image = photograph("own")
     first = device.release(image, protection(given), purpose="map")
-    again = device.release(image, protection((*given[::-1], *photographs(12)[8:])))
+    again = device.release(image, protection((*given[::-1], *photographs(20)[16:])))
     assert again.message == first.message
     device.release(photograph("other"), protection(given), purpose="map")
     assert device.release(image, protection(given), purpose="map").message == first.message
     left = [item for item in given if item.image_digest not in _used(device, image)]
-    with pytest.raises(InputError, match="4 photographs, of which 4 are not given"):
+    with pytest.raises(InputError, match="8 photographs, of which 8 are not given"):
         device.release(image, protection(tuple(left)), purpose="map")
 
 
@@ -78,18 +78,18 @@ def _used(device: veil.Device, image: Features) -> set[bytes]:
 
 
 def test_when_photographs_run_out_the_error_says_how_many_are_needed(tmp_path: Path) -> None:
-    device, given = veil.Device(tmp_path / "home"), photographs(7)
+    device, given = veil.Device(tmp_path / "home"), photographs(11)
     device.release(photograph("own"), protection(given), purpose="map")
     with pytest.raises(
-        InputError, match=r"needs 4 decoy photographs that no release used.*of 3 unused ones 3 are so"
+        InputError, match=r"needs 8 decoy photographs that no release used.*of 3 unused ones 3 are so"
     ) as refused:
         device.release(photograph("next"), protection(given), purpose="map")
-    assert refused.value.facts["needed"] == 4 and refused.value.facts["unused"] == 3
+    assert refused.value.facts["needed"] == 8 and refused.value.facts["unused"] == 3
     assert len(device.ledger.entries()) == 1
 
 
 def test_photographs_of_one_call_are_counted(tmp_path: Path) -> None:
-    device, given = veil.Device(tmp_path / "home"), photographs(8)
+    device, given = veil.Device(tmp_path / "home"), photographs(16)
     with releasing(device, purpose="map") as make:
         made = [make(photograph(f"own {number}"), protection(given), "") for number in range(2)]
     assert meetings(*made) < 6
@@ -103,7 +103,7 @@ def test_what_was_released_gives_no_decoys_and_what_gave_decoys_is_not_released(
     device.release(own, veil.Protection(descriptors=veil.HideInWords(epsilon=5.0)))
     with pytest.raises(InputError, match="of 3 unused ones 3 are so"):
         device.release(photograph("next"), protection((*photographs(3), own)))
-    device.release(photograph("next"), protection(photographs(4)), purpose="map")
+    device.release(photograph("next"), protection(photographs(8)), purpose="map")
     decoy = photographs(1)[0]
     with pytest.raises(ReleaseRefused, match="gave the decoys of an earlier release"):
         device.release(decoy, veil.Protection(descriptors=veil.HideInWords(epsilon=5.0)))
@@ -125,7 +125,7 @@ def test_two_processes_do_not_use_one_photograph(tmp_path: Path) -> None:
 
 
 def test_a_fresh_draw_takes_other_photographs(tmp_path: Path) -> None:
-    device, given, image = veil.Device(tmp_path / "home"), photographs(8), photograph("own")
+    device, given, image = veil.Device(tmp_path / "home"), photographs(16), photograph("own")
     device.release(image, protection(given), purpose="map")
     own = _used(device, image)
     device.release(image, protection(given), fresh=True, allow_second=True, purpose="map")
@@ -136,7 +136,7 @@ def test_a_fresh_draw_takes_other_photographs(tmp_path: Path) -> None:
 
 def test_near_repeats_leave_with_their_earlier_draws(tmp_path: Path) -> None:
     """A frame that shows again what left before has equal subspaces there, though its photographs would be others."""
-    device, given, first = veil.Device(tmp_path / "home"), photographs(8), photograph("video")
+    device, given, first = veil.Device(tmp_path / "home"), photographs(16), photograph("video")
     moved = np.maximum(unit(first.descriptors) + 0.05 * unit(generator("noise").normal(size=(120, 128))), 0)
     second = replace(
         first, descriptors=np.clip(np.round(512 * unit(moved)), 0, 255).astype(np.uint8), image_digest=b"second".ljust(32, b".")

@@ -23,7 +23,7 @@ from veil.geometry.gravity import checked_gravity
 from veil.ldp.composition import composed_epsilon
 from veil.ldp.mechanism import SubsetMechanism
 from veil.ldp.rounding import outward
-from veil.mechanisms.decoy_photographs import DecoyPhotographs, PlacedPhotographs, placed_photographs
+from veil.mechanisms.decoy_photographs import PHOTOGRAPHS_M, DecoyPhotographs, PlacedPhotographs, placed_photographs
 from veil.mechanisms.lines import gravity_key, line_key
 from veil.mechanisms.parameters import Parameters
 from veil.mechanisms.profile import Profile
@@ -96,7 +96,7 @@ class HideInSubspaces:
     - `codebook`: the codebook with the public PCA; None: the bundled one of the descriptor, and no PCA where there is none. One
       without a PCA, such as the pool itself, leaves float descriptors uncompressed.
     - `decoys`: the pool of decoys; None: the bundled one of the descriptor, which is public: build one of your own. Or
-      photographs of other places, of which each release takes four (`DecoyPhotographs`).
+      photographs of other places, of which each release takes eight (`DecoyPhotographs`).
     - `selection`: which features leave; None: 1,000 at least 10 px apart with the hardened profile, all with another one.
       Those of `select_for_map` were chosen one by one.
     """
@@ -114,7 +114,7 @@ class HideInSubspaces:
         Raises what `veil.mechanisms.release.privatize` raises, and ReleaseRefused if the pool is so small that features share
         decoys.
         """
-        profile = self.profile or usual_profile(self.codebook, features)
+        profile = self.profile or usual_profile(self.codebook, features, self.decoys)
         selection = self.selection or usual_selection(profile)
         placed = self._placed(profile, selection, features, source)
         codebook, decoys = self._books(profile, features.space.descriptor, placed)
@@ -190,10 +190,14 @@ class HideInSubspaces:
         return codebook, given or codebook
 
 
-def usual_profile(codebook: Codebook | None, features: Features) -> Profile:
-    """The hardened profile; it compresses float descriptors, too, where a codebook with a PCA is given or bundled for them."""
+def usual_profile(codebook: Codebook | None, features: Features, decoys: Codebook | DecoyPhotographs | None = None) -> Profile:
+    """The hardened profile; it compresses float descriptors, too, where a codebook with a PCA is given or bundled for them.
+
+    Decoys of whole photographs are eight a feature, `PHOTOGRAPHS_M`.
+    """
     compress = features.space.descriptor in BUNDLED if codebook is None else codebook.pca is not None
-    return Profile.hardened(quantized=features.is_quantized, compress=compress)
+    profile = Profile.hardened(quantized=features.is_quantized, compress=compress)
+    return replace(profile, m=PHOTOGRAPHS_M) if isinstance(decoys, DecoyPhotographs) else profile
 
 
 def _kind(profile: Profile, form: Released) -> str:

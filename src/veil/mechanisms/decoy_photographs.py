@@ -32,6 +32,9 @@ SPARE = 1.2
 LIKE_SIZE = 1.6
 # Number of photographs that are drawn for an image, of which those that fit best are taken.
 TRIED = 24
+# Number of decoy photographs of an image by default: of 2, 4 and 8 the fewest that leave attacks below what was aimed at
+# (lab/results/defenses.md#decoys-from-whole-photographs).
+PHOTOGRAPHS_M = 8
 # Cost of an octave of scale, in squares of the mean spacing of keypoints.
 OCTAVE = 0.3
 

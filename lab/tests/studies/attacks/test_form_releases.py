@@ -61,13 +61,13 @@ def test_usual_words_are_what_leaves_to_be_localized() -> None:
 def test_each_decoy_photograph_serves_one_release_of_a_form() -> None:
     """Two releases of a form do not meet. Two forms draw from the same photographs, and one that needs more finds too few."""
     scene = scene_of(8)
-    one, other = (subspaces(scene, "photographs", name) for name in "ab")
+    one, other = (subspaces(scene, "photographs, m = 4", name) for name in "ab")
     assert one.m == 4 and len(one) == 40
     meeting = pairwise((one.origin, one.basis), (other.origin, other.basis)).min(axis=1) <= one.space.decoy_distance
     assert meeting.sum() < 4
-    assert subspaces(scene, "photographs, m = 8", "a").m == 8
+    assert subspaces(scene, "photographs", "a").m == 8
     with pytest.raises(InputError, match="of 0 unused ones 0 are so"):
-        subspaces(scene, "photographs, m = 8", "b")
+        subspaces(scene, "photographs", "b")
     with pytest.raises(InputError, match="of 3 unused ones 3 are so"):  # that of the place does not count
         subspaces(scene_of(3), "photographs", "a")
 

@@ -28,7 +28,7 @@ from veil.forms import Subsets
 from veil.geometry.similarity import pose_error
 from veil.ldp.mechanism import SubsetMechanism
 from veil.matching.inverted_index import InvertedIndex, index_map
-from veil.mechanisms.decoy_photographs import DecoyPhotographs
+from veil.mechanisms.decoy_photographs import PHOTOGRAPHS_M, DecoyPhotographs
 from veil.mechanisms.profile import HARDENED_M, Profile
 from veil.mechanisms.public import publish
 from veil.mechanisms.release import HideInLines, privatize, privatize_words
@@ -92,18 +92,24 @@ FORMS = (
     FormSetting(name="words, epsilon 10, lines", descriptors="words", epsilon=10.0, lines=True),
 )
 """Forms of the table in docs/choose.md."""
-FEW, FEWER = Selection(features=500), Selection(features=250)
+DEFAULT, FEW, FEWER = Selection(), Selection(features=500), Selection(features=250)
 USUAL_WORDS = FormSetting(name="usual words", descriptors="words", epsilon=EPSILON, words_sent=FEATURES, bundled=True)
 """What leaves by default to be localized (`veil.usual_protection`)."""
+
+
+def _of_photographs(name: str, *, selection: Selection = DEFAULT, lines: bool = False, m: int = PHOTOGRAPHS_M) -> FormSetting:
+    return FormSetting(name=name, descriptors="subspaces", selection=selection, photographs=True, lines=lines, m=m)
+
+
 DECOY_FORMS = (
     FormSetting(name="subspaces of 500 features", descriptors="subspaces", selection=FEW),
     FormSetting(name="subspaces of 250 features", descriptors="subspaces", selection=FEWER),
-    FormSetting(name="photographs", descriptors="subspaces", selection=Selection(), photographs=True),
-    FormSetting(name="photographs, lines", descriptors="subspaces", selection=Selection(), photographs=True, lines=True),
-    FormSetting(name="photographs, 500 features", descriptors="subspaces", selection=FEW, photographs=True),
-    FormSetting(name="photographs, 250 features", descriptors="subspaces", selection=FEWER, photographs=True),
-    FormSetting(name="photographs, m = 2", descriptors="subspaces", selection=Selection(), photographs=True, m=2),
-    FormSetting(name="photographs, m = 8", descriptors="subspaces", selection=Selection(), photographs=True, m=8),
+    _of_photographs("photographs"),
+    _of_photographs("photographs, lines", lines=True),
+    _of_photographs("photographs, 500 features", selection=FEW),
+    _of_photographs("photographs, 250 features", selection=FEWER),
+    _of_photographs("photographs, m = 2", m=2),
+    _of_photographs("photographs, m = 4", m=4),
 )
 """Forms with fewer features, and with decoys of whole photographs."""
 

@@ -10,6 +10,7 @@ from typing import Literal
 import numpy as np
 
 from veil.cli.common import at_least
+from veil.cli.progress import tracker
 from veil.cli.records import Record, option
 from veil.codebooks.codebook import Codebook
 from veil.device.device import Device
@@ -30,6 +31,7 @@ from veil.features import Features
 from veil.files.codebooks import read_codebook
 from veil.files.features import is_features_file, read_features
 from veil.mechanisms.decoy_photographs import DecoyPhotographs
+from veil.mechanisms.same_place import of_one_place
 from veil.mechanisms.release import HideInLines
 from veil.mechanisms.selection import Selection, usual_selection
 
@@ -110,10 +112,22 @@ def asked_descriptors(
 
 
 def asked_decoys(path: Path) -> Codebook | DecoyPhotographs:
-    """The pool of decoys, or the photographs that give decoys as wholes, which a file holds."""
-    if is_features_file(path):
-        return DecoyPhotographs(photographs=tuple(features for _, features in read_features(path)))
-    return read_codebook(path)
+    """The pool of decoys, or the photographs that give decoys as wholes, which a file holds.
+
+    Raises InputError for two photographs that show one place.
+    """
+    if not is_features_file(path):
+        return read_codebook(path)
+    others = list(read_features(path))
+    with tracker("comparing decoy photographs", len(others)) as bar:
+        pairs = of_one_place([features for _, features in others], progress=lambda *_: bar.update(1))
+    if pairs:
+        told = ", ".join(f"{others[one][0]} and {others[other][0]}" for one, other in pairs[:3])
+        raise InputError(
+            f"{len(pairs)} pairs of the {len(others)} decoy photographs in {path} show one place ({told}), in which uploads with "
+            "them would match; extract one photograph of each place"
+        )
+    return DecoyPhotographs(photographs=tuple(features for _, features in others))
 
 
 def _in_words(
@@ -174,7 +188,7 @@ def _fitting(
     """The protection for one image: the profile of subspaces depends on whether its descriptors have 8 bits."""
     if isinstance(descriptors, HideInWords):
         return descriptors
-    profile = usual_profile(descriptors.codebook, features)
+    profile = usual_profile(descriptors.codebook, features, descriptors.decoys)
     usual, sent, apart = usual_selection(profile), asked.features_sent, asked.min_distance
     selection = Selection(
         features=usual.features if sent is None else None if sent == "all" else sent,
