@@ -2,8 +2,7 @@
 
 - `release` makes an upload. `subspaces`, `words` and `lines` are its three mechanisms, `public` publishes without protection.
 - `profile` has the settings of lifting, `parameters` encodes what keys the draws.
-- `decoy_photographs` takes the decoys of an image from a few other photographs, each as a whole;
-  `same_place` finds those of one place.
+- `decoy_photographs` takes the decoys of an image from a few other photographs, each as a whole.
 - `selection` and `tracks` choose the features that leave. `repeats` gives those that left before their earlier
   draws, and `carried_lines` their lines.
 """

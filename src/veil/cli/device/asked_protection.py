@@ -30,8 +30,7 @@ from veil.errors import InputError
 from veil.features import Features
 from veil.files.codebooks import read_codebook
 from veil.files.features import is_features_file, read_features
-from veil.mechanisms.decoy_photographs import DecoyPhotographs
-from veil.mechanisms.same_place import of_one_place
+from veil.mechanisms.decoy_photographs import DecoyPhotographs, of_one_place
 from veil.mechanisms.release import HideInLines
 from veil.mechanisms.selection import Selection, usual_selection
 
@@ -124,8 +123,8 @@ def asked_decoys(path: Path) -> Codebook | DecoyPhotographs:
     if pairs:
         told = ", ".join(f"{others[one][0]} and {others[other][0]}" for one, other in pairs[:3])
         raise InputError(
-            f"{len(pairs)} pairs of the {len(others)} decoy photographs in {path} show one place ({told}), in which uploads with "
-            "them would match; extract one photograph of each place"
+            f"{len(pairs)} pairs of the {len(others)} decoy photographs in {path} show one place ({told}), in which uploads "
+            "would match; extract one photograph of each place"
         )
     return DecoyPhotographs(photographs=tuple(features for _, features in others))
 
