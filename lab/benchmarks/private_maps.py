@@ -17,6 +17,9 @@ hash of the scene's name and its number. A row gives
 - the same where the queries left together, for a map of their own, which some of them have;
 - processor seconds of matching and mapping, children included; for `for-map` the device's own map is the raw row's.
 
+`--decoy-photographs FOLDER` maps releases for a map with decoys from whole photographs, too (`photographs`): eight of those in
+the folder for each image, each once. `--width-px` shrinks scenes to the size that these have.
+
 `--truth` tells instead, of each photograph that a map of releases leaves out, how many of its matches with that of the map with
 which it has most are right, by the raw map's geometry, and with how many it is beyond chance (right_matches.py). With one alone
 its distance is fixed by the points that both share with others, of which a map asks for twenty. No search does better.
@@ -36,12 +39,16 @@ from functools import cached_property
 from pathlib import Path
 from typing import TypeVar
 
+import cv2
 import numpy as np
 from right_matches import TruePairs
 
 from veil.cli.common import quiet_colmap
 from veil.codebooks.decoys import in_runs
 from veil.device.doors import localize, map_images, published, selected_by_map
+from veil.device.protection import HideInSubspaces, Protection, make
+from veil.errors import InputError
+from veil.extraction.picture import Picture
 from veil.extraction.sift import SiftOptions, extract_sift
 from veil.features import Features
 from veil.files.codebooks import bundled_codebook, bundled_decoys
@@ -50,6 +57,7 @@ from veil.geometry.rigid import Rigid, rotation_angle_deg
 from veil.geometry.similarity import align_centers
 from veil.matching import match_pairs
 from veil.matching.pairs import all_pairs
+from veil.mechanisms.decoy_photographs import DecoyPhotographs
 from veil.mechanisms.profile import Profile
 from veil.mechanisms.release import HideInLines, privatize
 from veil.mechanisms.selection import ChosenFeatures, Selection
@@ -66,10 +74,13 @@ from veil_lab.files.scenes import read_scene
 from veil_lab.studies.board.split import map_errors, poses_of, processor_seconds
 from veil_lab.studies.localization.answer_counts import extent_of
 
+# Least number of features of a decoy photograph.
+LEAST_DECOYS = 1200
 # Number of decoys of a usual release: of 1,000 features, four each.
 DECOYS = 4000
 COLUMNS = ("scene", "map of", "features", "registered", "to raw, %", "deg", "to reference, %", "queries", "for a map", "s")
 WAYS = ("raw", "one-by-one", "for-map")
+PHOTOGRAPHS = "photographs"
 Sent = Mapping[str, Message | Features]
 Kept = TypeVar("Kept")
 
@@ -83,6 +94,8 @@ def main() -> None:
     parser.add_argument("--held-out", type=int, default=0, metavar="K", help="keep every K-th photograph as a query")
     parser.add_argument("--foreign", action="store_true", help="count accepted pairs of photographs of two scenes")
     parser.add_argument("--max-features", type=int, default=8192, help="per image (default %(default)s)")
+    parser.add_argument("--decoy-photographs", type=Path, metavar="FOLDER", help="photographs of other places, below VEIL_DATA")
+    parser.add_argument("--width-px", type=int, metavar="PX", help="shrink photographs whose longer side is above this")
     parser.add_argument("--cache", type=Path, help="a folder that keeps raw features and raw maps between runs")
     parser.add_argument("--truth", action="store_true", help="right matches of photographs that maps leave out")
     arguments = parser.parse_args()
@@ -98,12 +111,28 @@ def main() -> None:
         return
     print(f"| {' | '.join(COLUMNS)} |")
     print(f"|{' --- |' * len(COLUMNS)}", flush=True)
+    decoys = decoy_photographs(arguments)
     for folder in folders:
-        for row in rows(folder, arguments):
+        for row in rows(folder, arguments, decoys):
             print(f"| {' | '.join(row)} |", flush=True)
 
 
-def rows(folder: Path, arguments: argparse.Namespace) -> list[list[str]]:
+def decoy_photographs(arguments: argparse.Namespace) -> DecoyPhotographs | None:
+    """The photographs below `--decoy-photographs` that show enough features to serve; None without that option."""
+    if arguments.decoy_photographs is None:
+        return None
+    found: dict[bytes, Features] = {}
+    for path in sorted((Path(os.environ["VEIL_DATA"]) / arguments.decoy_photographs).rglob("*.jp*g")):
+        try:
+            features = of_picture(path, arguments)
+        except InputError:  # it shows nothing
+            continue
+        if len(features) >= LEAST_DECOYS:
+            found[features.image_digest] = features
+    return DecoyPhotographs(photographs=tuple(found.values()))
+
+
+def rows(folder: Path, arguments: argparse.Namespace, decoys: DecoyPhotographs | None) -> list[list[str]]:
     """The rows of a scene."""
     whole = Subject(folder, arguments, every=0)
     subject = Subject(folder, arguments, every=arguments.held_out) if arguments.held_out else whole
@@ -111,10 +140,10 @@ def rows(folder: Path, arguments: argparse.Namespace) -> list[list[str]]:
         return [[folder.name, "raw", "", f"0 of {len(subject.mapped)}", *[""] * 5, f"{subject.seconds:.0f}"]]
     truth = read_scene(folder).cam_from_world
     made = []
-    for way in arguments.ways:
+    for way in (*arguments.ways, *([] if decoys is None else [PHOTOGRAPHS])):
         for repeat in range(1 if way == "raw" else arguments.repeats):
             source = f"private maps {folder.name} {repeat}"
-            sent = subject.sent(way, source)
+            sent = subject.sent(way, source, decoys)
             start = processor_seconds()
             built = subject.raw if way == "raw" else map_images(sent, options=MappingOptions(workers=1))
             seconds = subject.seconds if way == "raw" else processor_seconds() - start
@@ -156,7 +185,7 @@ class Subject:
     """Photographs of a scene with raw features and their raw map; regularly some are queries, and in no map."""
 
     def __init__(self, folder: Path, arguments: argparse.Namespace, *, every: int) -> None:
-        features = kept(arguments, f"{folder.name}-features", lambda: extracted(folder, arguments.max_features))
+        features = kept(arguments, f"{folder.name}-features", lambda: extracted(folder, arguments))
         names = sorted(features)
         held = set(names[every // 2 :: every]) if every else set()
         self.mapped = {name: item for name, item in features.items() if name not in held}
@@ -168,13 +197,15 @@ class Subject:
         built = map_images(self.mapped, options=MappingOptions(workers=1))
         return built, processor_seconds() - start
 
-    def sent(self, way: str, source: str) -> Sent:
-        """The images that a map is made of, released by draws named `source`."""
+    def sent(self, way: str, source: str, decoys: DecoyPhotographs | None = None) -> Sent:
+        """The images that a map is made of, released by draws named `source`; `photographs` takes whole ones of `decoys`."""
         if way == "raw":
             return self.mapped
         chosen: Mapping[str, ChosenFeatures] = {}
-        if way == "for-map" and isinstance(self.raw, BuiltMap):
+        if way in ("for-map", PHOTOGRAPHS) and isinstance(self.raw, BuiltMap):
             chosen = selected_by_map(self.raw, self.mapped)
+        if way == PHOTOGRAPHS and decoys is not None:
+            return with_photographs(self.mapped, chosen, decoys, source)
         return {name: released(item, chosen.get(name, Selection()), source) for name, item in self.mapped.items()}
 
     def sent_queries(self, source: str, *, chosen: bool) -> Sent:
@@ -216,11 +247,29 @@ def released(
         profile=Profile.hardened(quantized=True),
         compression=bundled_codebook().compression,
         decoys=in_runs(bundled_decoys(), DECOYS),
-        randomness=memoized(Secret(hashlib.sha256(source.encode()).digest())),
+        randomness=memoized(secret_of(source)),
         selection=selection,
         lines=lines,
     )
     return decode(encode(release.upload, dtype="float16"))
+
+
+def with_photographs(
+    images: Mapping[str, Features], chosen: Mapping[str, ChosenFeatures], decoys: DecoyPhotographs, source: str
+) -> Sent:
+    """Releases with decoys from whole photographs, each used once, of the images that are in the raw map."""
+    used, sent = set[bytes](), dict[str, Message]()
+    for name, selection in chosen.items():
+        protection = HideInSubspaces(decoys=decoys.without(used), selection=selection)
+        made = make(Protection(descriptors=protection), images[name], memoized(secret_of(source)))
+        used.update(made.decoy_photographs)
+        sent[name] = decode(encode(made.upload, dtype=made.dtype))
+    return sent
+
+
+def secret_of(source: str) -> Secret:
+    """The secret of draws that are named `source`."""
+    return Secret(hashlib.sha256(source.encode()).digest())
 
 
 def compared(built: BuiltMap, whole: Subject, truth: Mapping[str, Rigid]) -> list[str]:
@@ -266,18 +315,28 @@ def in_percent(distances: list[float], poses: Mapping[str, Rigid]) -> str:
     return f"{100 * np.median(distances) / extent:.2f} / {100 * max(distances) / extent:.2f}"
 
 
-def extracted(folder: Path, max_features: int) -> dict[str, Features]:
+def extracted(folder: Path, arguments: argparse.Namespace) -> dict[str, Features]:
     """Raw features by image name, as `veil extract` makes them; no camera is given."""
-    options = SiftOptions(max_features=max_features, first_octave=None)
-    pictures = read_scene(folder).pictures
-    return {name: extract_sift(read_picture(path), options) for name, path in sorted(pictures.items())}
+    return {name: of_picture(path, arguments) for name, path in sorted(read_scene(folder).pictures.items())}
+
+
+def of_picture(path: Path, arguments: argparse.Namespace) -> Features:
+    """Raw features of a photograph, shrunk first if it is to be."""
+    picture = read_picture(path)
+    height, width = picture.gray.shape
+    share = 1.0 if arguments.width_px is None else arguments.width_px / max(width, height)
+    if share < 1:
+        assert picture.rgb is not None
+        size = (round(width * share), round(height * share))
+        picture = Picture.of(cv2.resize(picture.rgb, size, interpolation=cv2.INTER_AREA))
+    return extract_sift(picture, SiftOptions(max_features=arguments.max_features, first_octave=None))
 
 
 def kept(arguments: argparse.Namespace, name: str, make: Callable[[], Kept]) -> Kept:
     """The value of `make`, from the folder `--cache` if it holds it; this program alone reads and writes the folder."""
     if arguments.cache is None:
         return make()
-    path = arguments.cache / f"{name}-{arguments.max_features}.pickle"
+    path = arguments.cache / f"{name}-{arguments.max_features}-{arguments.width_px}.pickle"
     if not path.exists():
         path.write_bytes(pickle.dumps(make()))
     return pickle.loads(path.read_bytes())
