@@ -79,6 +79,39 @@ def test_a_right_map_explains_its_pairs_and_wrong_ones_do_not() -> None:
     assert position_uncertainty(collapsed) == float("inf")
 
 
+def test_pairs_that_confirm_each_other_and_that_the_map_turns_are_not_explained() -> None:
+    """Planted: one image's pairs all turn by 15 degrees from the map. Nulls: by 5 degrees; one pair, which nothing confirms."""
+    scene, images, pairs = planted(world("agreement"))
+    poses = {name: image.cam_from_world.rotation for name, image in scene.images.items()}
+
+    def with_turns(degrees: float, asked: set[tuple[str, str]]) -> dict[tuple[str, str], VerifiedPair]:
+        turn = turned_about_z(degrees)
+        leaves = {"03": turn}
+        return {
+            (a, b): replace(
+                entry,
+                rotation=(leaves.get(b, np.eye(3)) @ poses[b] @ poses[a].T @ leaves.get(a, np.eye(3)).T)
+                if (a, b) in asked
+                else poses[b] @ poses[a].T,
+            )
+            for (a, b), entry in pairs.items()
+        }
+
+    of_one = {pair for pair in pairs if "03" in pair}
+    shares = explained_shares(scene, images, with_turns(15.0, of_one))
+    assert all((share == 0.0) == (pair in of_one) for pair, share in shares.items())
+    groups = groups_that_agree(scene.images, shares, with_turns(15.0, of_one))
+    assert groups[0] == frozenset(scene.images) - {"03"}
+    assert min(explained_shares(scene, images, with_turns(5.0, of_one)).values()) > 0.99
+    assert min(explained_shares(scene, images, with_turns(15.0, {("00", "03")})).values()) > 0.99
+
+
+def turned_about_z(degrees: float) -> np.ndarray:
+    """Rotation about the optical axis."""
+    c, s = np.cos(np.radians(degrees)), np.sin(np.radians(degrees))
+    return np.array([[c, -s, 0.0], [s, c, 0.0], [0.0, 0.0, 1.0]])
+
+
 def test_pairs_that_close_a_cycle_of_rotations_confirm_each_other() -> None:
     """Oracle: planted rotations; one pair is turned by 40 degrees, as a repeated facade would have it."""
     scene, _, pairs = planted(world("cycles", images=4))

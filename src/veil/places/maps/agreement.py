@@ -2,12 +2,13 @@
 
 A pair's matches are explained where the map's two poses let each one be a point: in front of both cameras, within the limit
 of both positions, and where a point that the map already has of it is seen there. Cameras that fell on one center explain no
-parallax, so a collapsed map contradicts its pairs. Where pairs contradict each other, images are gathered by correlation
-clustering: a pair speaks for two images' being together with the count of its explained matches minus the others, or against it
-if a cycle of rotations confirms the pair; clusters are joined greedily by the largest sum (greedy additive edge contraction,
-Keuper et al., ICCV 2015) until no sum is positive. Where all stay together and pairs contradict the map all the same, it is
-asked of cuts between their images: false pairs of a repeated structure hold two parts together that true ones would hold
-elsewhere.
+parallax, so a collapsed map contradicts its pairs. A pair whose rotation a cycle confirms, and that the map turns by far, is
+not explained at all: few matches lie on their epipolar lines in a bent map, too. Where pairs contradict each other, images are
+gathered by correlation clustering: a pair speaks for two images' being together with the count of its explained matches minus
+the others, or against it if a cycle of rotations confirms the pair; clusters are joined greedily by the largest sum (greedy
+additive edge contraction, Keuper et al., ICCV 2015) until no sum is positive. Where all stay together and pairs contradict the
+map all the same, it is asked of cuts between their images: false pairs of a repeated structure hold two parts together that
+true ones would hold elsewhere.
 """
 
 from __future__ import annotations
@@ -32,6 +33,8 @@ LIMIT_PX = 4.0
 MIN_CUT_MATCHES = 0.7
 # Cuts are asked for of so many contradicting pairs at most, those of most matches.
 MOST_CUTS = 100
+# A map that turns a confirmed pair by more than this explains none of its matches. Right maps turn them by less.
+MAX_TURN_DEG = 10.0
 # Three pairs whose rotations lead back to the start to within this angle confirm each other.
 CYCLE_DEG = 5.0
 
@@ -41,7 +44,7 @@ def explained_shares(scene: Scene, images: Mapping[str, MapImage], pairs: Mappin
 
     `images` are those that the map was made from, by name. A match is explained if some point in front of both cameras projects
     within `LIMIT_PX` of both positions, and a point that either feature has in the map projects within twice that of the other
-    feature (mapping.md#the-check).
+    feature (mapping.md#the-check). No match is explained of a confirmed pair that the map turns by `MAX_TURN_DEG`.
     """
     views = {name: _view(scene, name, images[name].keypoints) for name in scene.images}
     shares = {}
@@ -54,7 +57,17 @@ def explained_shares(scene: Scene, images: Mapping[str, MapImage], pairs: Mappin
         # A point that one of the two features has must be seen where the other one is: parts of different scale differ here.
         good &= _sees(right, left.points) & _sees(left, right.points)
         shares[a, b] = float(good.mean())
-    return shares
+    turned = [pair for pair in shares if (turn := turn_deg(scene, pair, pairs[pair])) is not None and turn > MAX_TURN_DEG]
+    inside = {pair: pairs[pair] for pair in shares}
+    return {**shares, **dict.fromkeys(confirmed(turned, inside), 0.0)}
+
+
+def turn_deg(scene: Scene, pair: Pair, entry: VerifiedPair) -> float | None:
+    """Angle in degrees between the rotation of a pair of mapped images by itself and in the map; None if it has none."""
+    if entry.rotation is None:
+        return None
+    one, other = (scene.images[name].cam_from_world.rotation for name in pair)
+    return float(rotation_angle_deg(entry.rotation.T @ other @ one.T))
 
 
 def seen_by_map(

@@ -11,9 +11,9 @@ import numpy as np
 from jaxtyping import Float64
 
 from veil.geometry.gravity_consensus import GravityConsensus, agree_on_down
-from veil.geometry.rigid import Rigid, rotation_angle_deg
+from veil.geometry.rigid import Rigid
 from veil.one_line import one_line
-from veil.places.maps.agreement import contradicting
+from veil.places.maps.agreement import contradicting, turn_deg
 from veil.places.maps.images import Pair
 from veil.places.maps.uncertainty import center_deviations, open_focals, position_uncertainty
 from veil.places.maps.verification import VerifiedPair
@@ -45,13 +45,8 @@ def gravity_agreement(scene: Scene, gravity: Mapping[str, Float64[np.ndarray, "3
 
 def rotation_disagreement(scene: Scene, pairs: Mapping[Pair, VerifiedPair]) -> float | None:
     """Median angle in degrees between the rotation b_from_a of a pair by itself and in the map; None if no pair has one."""
-    angles = [
-        rotation_angle_deg(
-            pair.rotation.T @ scene.images[b].cam_from_world.rotation @ scene.images[a].cam_from_world.rotation.T
-        )
-        for (a, b), pair in pairs.items()
-        if pair.rotation is not None and a in scene.images and b in scene.images
-    ]
+    turns = [turn_deg(scene, pair, entry) for pair, entry in pairs.items() if {*pair} <= scene.images.keys()]
+    angles = [angle for angle in turns if angle is not None]
     return float(np.median(angles)) if angles else None
 
 
