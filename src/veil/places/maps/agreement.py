@@ -34,7 +34,7 @@ MIN_CUT_MATCHES = 0.7
 # Cuts are asked for of so many contradicting pairs at most, those of most matches.
 MOST_CUTS = 100
 # A map that turns a confirmed pair by more than this explains none of its matches. Right maps turn them by less.
-MAX_TURN_DEG = 10.0
+MAX_TURN_DEG = 12.0
 # Three pairs whose rotations lead back to the start to within this angle confirm each other.
 CYCLE_DEG = 5.0
 
