@@ -188,7 +188,7 @@ def test_a_planted_scene_is_counted_right() -> None:
 @pytest.mark.usefixtures("unchecked")
 def test_without_reference_cameras_the_raw_map_of_all_is_the_reference() -> None:
     """Special case: the same features give the same map, so that its queries are right. Gravity is not there."""
-    with_gravity = tuple(setting for setting in BOARD_FORMS if setting.name in ("positions alone", "usual words"))
+    with_gravity = tuple(setting for setting in BOARD_FORMS if setting.name in ("positions alone", "words, epsilon 5, gravity"))
     scene = measured(place_of(WORLD, {}), (*RAW, *with_gravity))
     assert not scene.has_reference and not scene.has_gravity and scene.reason == ""
     _, raw, *others = scene.rows

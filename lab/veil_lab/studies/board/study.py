@@ -36,7 +36,7 @@ from veil.progress import StepCount, StepProgress, ignore_steps
 from veil.randomness import Secret, memoized
 from veil.scene import Scene
 from veil.wire.message import Message
-from veil_lab.studies.attacks.form_releases import USUAL_WORDS, FormOptions, FormPools, FormScene, FormSetting
+from veil_lab.studies.attacks.form_releases import FormOptions, FormPools, FormScene, FormSetting
 from veil_lab.studies.board.recovery import SCORED, recovered_shares
 from veil_lab.studies.board.rows import BoardOptions, BoardRow, BoardScene, MapCounts, NotRun
 from veil_lab.studies.board.split import SplitScene, poses_of, timed
@@ -49,10 +49,10 @@ BOARD_FORMS = (
     FormSetting(name="subspaces", descriptors="subspaces", selection=Selection()),
     FormSetting(name="subspaces, lines", descriptors="subspaces", selection=Selection(), lines=True),
     FormSetting(name="words, epsilon 10", descriptors="words", epsilon=10.0, gravity=False),
-    USUAL_WORDS,
+    FormSetting(name="words, epsilon 5, gravity", descriptors="words", epsilon=5.0),
     FormSetting(name="positions alone", descriptors="words", epsilon=0.0),
 )
-"""Forms of the board: the defaults of each, and words at an epsilon that localizes without gravity."""
+"""Forms of the board: the defaults of each, and words at an epsilon that localizes with and without gravity."""
 COLMAP = "COLMAP, raw"
 # Queries of a scene that are attacked, further uploads beside the attacked one, and processor seconds of each run. The first
 # run compiles, too.
