@@ -12,11 +12,13 @@ import pytest
 
 from veil.geometry.rigid import Rigid
 from veil.places.maps.agreement import (
+    MAX_TURN_DEG,
     MIN_CUT_MATCHES,
     confirmed,
     consistent_groups,
     explained_shares,
     groups_that_agree,
+    turned_pairs,
     weakest_parts,
 )
 from veil.places.maps.check import (
@@ -79,31 +81,26 @@ def test_a_right_map_explains_its_pairs_and_wrong_ones_do_not() -> None:
     assert position_uncertainty(collapsed) == float("inf")
 
 
-def test_pairs_that_confirm_each_other_and_that_the_map_turns_are_not_explained() -> None:
-    """Planted: one image's pairs all turn by 15 degrees from the map. Nulls: by 5 degrees; one pair, which nothing confirms."""
+def test_a_map_that_turns_all_pairs_between_two_parts_is_two_maps() -> None:
+    """Planted: all pairs of two halves turn by 15 degrees from a map that explains them. Nulls: by 5; two thirds of them."""
     scene, images, pairs = planted(world("agreement"))
-    poses = {name: image.cam_from_world.rotation for name, image in scene.images.items()}
+    rotations = {name: image.cam_from_world.rotation for name, image in scene.images.items()}
+    half = frozenset(sorted(scene.images)[:3])
+    between = {pair for pair in pairs if len(half & {*pair}) == 1}
 
-    def with_turns(degrees: float, asked: set[tuple[str, str]]) -> dict[tuple[str, str], VerifiedPair]:
-        turn = turned_about_z(degrees)
-        leaves = {"03": turn}
-        return {
-            (a, b): replace(
-                entry,
-                rotation=(leaves.get(b, np.eye(3)) @ poses[b] @ poses[a].T @ leaves.get(a, np.eye(3)).T)
-                if (a, b) in asked
-                else poses[b] @ poses[a].T,
-            )
-            for (a, b), entry in pairs.items()
-        }
+    def groups(degrees: float, turned: set[tuple[str, str]]) -> list[frozenset[str]]:
+        own = {pair: rotations[pair[1]] @ rotations[pair[0]].T for pair in pairs}
+        turns = {pair: turned_about_z(degrees) @ own[pair] if pair in turned else own[pair] for pair in pairs}
+        entries = {pair: replace(entry, rotation=turns[pair]) for pair, entry in pairs.items()}
+        found = turned_pairs(scene, entries)
+        assert found == (turned if degrees > MAX_TURN_DEG else set())
+        shares = explained_shares(scene, images, entries)
+        assert min(shares.values()) > 0.99
+        return groups_that_agree(scene.images, shares, entries, turned=found)
 
-    of_one = {pair for pair in pairs if "03" in pair}
-    shares = explained_shares(scene, images, with_turns(15.0, of_one))
-    assert all((share == 0.0) == (pair in of_one) for pair, share in shares.items())
-    groups = groups_that_agree(scene.images, shares, with_turns(15.0, of_one))
-    assert groups[0] == frozenset(scene.images) - {"03"}
-    assert min(explained_shares(scene, images, with_turns(5.0, of_one)).values()) > 0.99
-    assert min(explained_shares(scene, images, with_turns(15.0, {("00", "03")})).values()) > 0.99
+    assert set(groups(15.0, between)) == {half, frozenset(scene.images) - half}
+    assert groups(5.0, between) == [frozenset(scene.images)]
+    assert groups(15.0, {pair for pair in between if "00" not in pair}) == [frozenset(scene.images)]
 
 
 def turned_about_z(degrees: float) -> np.ndarray:
@@ -233,12 +230,12 @@ def test_false_pairs_do_not_hold_two_parts_together_against_the_true_ones() -> N
     weights = {pair: len(pairs[pair].inliers) * (2 * share - 1) for pair, share in shares.items()}
     assert sum(weights[pair] for pair in between) > 0  # so that groups by sums do not part the halves
     assert len(consistent_groups(names, weights)) == 1
-    assert groups_that_agree(names, shares, pairs) == [half, frozenset(names) - half]
+    assert groups_that_agree(names, shares, pairs, turned=()) == [half, frozenset(names) - half]
     alone = {pair: share for pair, share in shares.items() if share}
-    assert groups_that_agree(names, alone, pairs) == [frozenset(names)]
+    assert groups_that_agree(names, alone, pairs, turned=()) == [frozenset(names)]
     held = {pair: 1e4 for pair in [("00", "07")] if shares.pop(pair) == 0}  # a pair of a map that is not judged anew
-    assert groups_that_agree(names, shares, pairs, held) == [frozenset(names)]
-    assert groups_that_agree([], {}, {}) == []
+    assert groups_that_agree(names, shares, pairs, held, turned=()) == [frozenset(names)]
+    assert groups_that_agree([], {}, {}, turned=()) == []
 
 
 def test_the_least_cut_is_that_of_enumeration() -> None:

@@ -2,19 +2,19 @@
 
 A pair's matches are explained where the map's two poses let each one be a point: in front of both cameras, within the limit
 of both positions, and where a point that the map already has of it is seen there. Cameras that fell on one center explain no
-parallax, so a collapsed map contradicts its pairs. A pair whose rotation a cycle confirms, and that the map turns by far, is
-not explained at all: few matches lie on their epipolar lines in a bent map, too. Where pairs contradict each other, images are
-gathered by correlation clustering: a pair speaks for two images' being together with the count of its explained matches minus
-the others, or against it if a cycle of rotations confirms the pair; clusters are joined greedily by the largest sum (greedy
-additive edge contraction, Keuper et al., ICCV 2015) until no sum is positive. Where all stay together and pairs contradict the
-map all the same, it is asked of cuts between their images: false pairs of a repeated structure hold two parts together that
-true ones would hold elsewhere.
+parallax, so a collapsed map contradicts its pairs. Where pairs contradict each other, images are gathered by correlation
+clustering: a pair speaks for two images' being together with the count of its explained matches minus the others, or against it
+if a cycle of rotations confirms the pair; clusters are joined greedily by the largest sum (greedy additive edge contraction,
+Keuper et al., ICCV 2015) until no sum is positive. Where all stay together and pairs contradict the map all the same, it is
+asked of cuts between their images: false pairs of a repeated structure hold two parts together that true ones would hold
+elsewhere. It is asked of cuts once more where it turns pairs by far: in a map that is bent between two parts, the few matches
+between these may lie on their epipolar lines all the same.
 """
 
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -33,8 +33,9 @@ LIMIT_PX = 4.0
 MIN_CUT_MATCHES = 0.7
 # Cuts are asked for of so many contradicting pairs at most, those of most matches.
 MOST_CUTS = 100
-# A map that turns a confirmed pair by more than this explains none of its matches. Right maps turn them by less.
-MAX_TURN_DEG = 12.0
+# Two parts of a map are apart, too, where most pairs between them turn by more than this from it, weighed by their matches.
+# Single pairs turn as far in right maps, by the plane that most of their matches lie on.
+MAX_TURN_DEG, MIN_CUT_STRAIGHT = 10.0, 0.3
 # Three pairs whose rotations lead back to the start to within this angle confirm each other.
 CYCLE_DEG = 5.0
 
@@ -44,7 +45,7 @@ def explained_shares(scene: Scene, images: Mapping[str, MapImage], pairs: Mappin
 
     `images` are those that the map was made from, by name. A match is explained if some point in front of both cameras projects
     within `LIMIT_PX` of both positions, and a point that either feature has in the map projects within twice that of the other
-    feature (mapping.md#the-check). No match is explained of a confirmed pair that the map turns by `MAX_TURN_DEG`.
+    feature (mapping.md#the-check).
     """
     views = {name: _view(scene, name, images[name].keypoints) for name in scene.images}
     shares = {}
@@ -57,9 +58,14 @@ def explained_shares(scene: Scene, images: Mapping[str, MapImage], pairs: Mappin
         # A point that one of the two features has must be seen where the other one is: parts of different scale differ here.
         good &= _sees(right, left.points) & _sees(left, right.points)
         shares[a, b] = float(good.mean())
-    turned = [pair for pair in shares if (turn := turn_deg(scene, pair, pairs[pair])) is not None and turn > MAX_TURN_DEG]
-    inside = {pair: pairs[pair] for pair in shares}
-    return {**shares, **dict.fromkeys(confirmed(turned, inside), 0.0)}
+    return shares
+
+
+def turned_pairs(scene: Scene, pairs: Mapping[Pair, VerifiedPair]) -> frozenset[Pair]:
+    """Pairs of mapped images that turn by more than `MAX_TURN_DEG` from the map, and whose rotation a cycle confirms."""
+    inside = {pair: entry for pair, entry in pairs.items() if {*pair} <= scene.images.keys()}
+    turns = {pair: turn_deg(scene, pair, entry) for pair, entry in inside.items()}
+    return confirmed([pair for pair, turn in turns.items() if turn is not None and turn > MAX_TURN_DEG], inside)
 
 
 def turn_deg(scene: Scene, pair: Pair, entry: VerifiedPair) -> float | None:
@@ -217,10 +223,13 @@ def groups_that_agree(
     shares: Mapping[Pair, float],
     pairs: Mapping[Pair, VerifiedPair],
     held: Mapping[Pair, float] | None = None,
+    *,
+    turned: Collection[Pair],
 ) -> list[frozenset[str]]:
     """Groups of images of a map that its pairs let stay together, the largest first (mapping.md#the-check).
 
-    `shares` of the matches of its `pairs` are explained by the map. `held` are weights for pairs that are not judged anew.
+    `shares` of the matches of its `pairs` are explained by the map, and it turns those that are `turned` (`turned_pairs`).
+    `held` are weights for pairs that are not judged anew.
     """
     held = held or {}
     groups = consistent_groups(names, {**held, **agreement_weights(shares, pairs)})
@@ -228,17 +237,30 @@ def groups_that_agree(
         return groups
     counts = {pair: float(len(pairs[pair].inliers)) for pair in shares}
     explained = {**held, **{pair: counts[pair] * share for pair, share in shares.items()}}
-    against = sorted(contradicting(shares, pairs), key=lambda pair: (-counts[pair], pair))[:MOST_CUTS]
-    return weakest_parts(groups[0], explained, {**held, **counts}, against) if groups else []
+    straight = {pair: weight for pair, weight in explained.items() if pair not in turned}
+    every = {**held, **counts}
+    for holds, against, least in (
+        (explained, contradicting(shares, pairs), MIN_CUT_MATCHES),
+        (straight, turned, MIN_CUT_STRAIGHT),
+    ):
+        asked = sorted(against, key=lambda pair: (-counts[pair], pair))[:MOST_CUTS]
+        groups = weakest_parts(groups[0], holds, every, asked, least) if groups else []
+        if len(groups) > 1:
+            break
+    return groups
 
 
 def weakest_parts(
-    names: Iterable[str], explained: Mapping[Pair, float], matches: Mapping[Pair, float], against: Iterable[Pair]
+    names: Iterable[str],
+    explained: Mapping[Pair, float],
+    matches: Mapping[Pair, float],
+    against: Iterable[Pair],
+    least: float = MIN_CUT_MATCHES,
 ) -> list[frozenset[str]]:
     """Two parts of the images `names`, the larger first, if too few matches between them are explained; else all in one.
 
     Asked are the cuts of fewest `explained` matches between the images of each pair of `against` (Ford and Fulkerson 1956). The
-    two parts are those of the smallest share, if it is below `MIN_CUT_MATCHES`. Single images are no parts: `doubtful_images`
+    two parts are those of the smallest share, if it is below `least`. Single images are no parts: `doubtful_images`
     judges them.
     """
     from scipy.sparse import csr_matrix
@@ -252,7 +274,7 @@ def weakest_parts(
     every = np.array([matches.get(pair, 0.0) for pair in both])
     ends, size = (np.concatenate([i, j]), np.concatenate([j, i])), (len(ordered), len(ordered))
     capacity = csr_matrix((np.tile(np.rint(holds).astype(np.int32), 2), ends), shape=size)
-    least, parts = MIN_CUT_MATCHES, [frozenset(ordered)]
+    parts = [frozenset(ordered)]
     for a, b in against:
         more = capacity - maximum_flow(capacity, row[a], row[b]).flow > 0
         side = np.zeros(len(ordered), dtype=bool)

@@ -17,7 +17,7 @@ from jaxtyping import Float64
 from veil.errors import InputError
 from veil.forms import Form, Subsets
 from veil.matching.neighbors import Matches
-from veil.places.maps.agreement import groups_that_agree
+from veil.places.maps.agreement import groups_that_agree, turned_pairs
 from veil.places.maps.check import checked, doubtful_images, thinnest_cut
 from veil.places.maps.colmap import Colmap
 from veil.places.maps.colmap.database import add_matches, camera_ids
@@ -168,7 +168,9 @@ class _Growth:
 
         Pairs with new images weigh as in a new map, those of the map by its common points.
         """
-        groups = groups_that_agree(model.scene.images, model.shares, model.pairs, self.counts)
+        groups = groups_that_agree(
+            model.scene.images, model.shares, model.pairs, self.counts, turned=turned_pairs(model.scene, model.pairs)
+        )
         main = max(groups, key=lambda group: len(group & set(self.base.images)))
         wrong = (set(model.scene.images) & self.names) - main
         if wrong:

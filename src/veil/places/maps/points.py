@@ -17,7 +17,7 @@ from jaxtyping import Float64
 from veil.errors import InputError, Remedy
 from veil.geometry.camera import Camera
 from veil.matching.neighbors import Matches
-from veil.places.maps.agreement import explained_shares, groups_that_agree, seen_by_map
+from veil.places.maps.agreement import explained_shares, groups_that_agree, seen_by_map, turned_pairs
 from veil.places.maps.check import checked, doubtful_images, thinnest_cut
 from veil.places.maps.colmap import Colmap, Stopped
 from veil.places.maps.colmap.adjuster import Adjuster
@@ -383,7 +383,7 @@ class _NewMap:
 
         These leave once. What is doubtful in the model without them is taken out of it at the end.
         """
-        groups = groups_that_agree(model.scene.images, model.shares, model.pairs)
+        groups = groups_that_agree(model.scene.images, model.shares, model.pairs, turned=turned_pairs(model.scene, model.pairs))
         if len(groups) > 1 and len(groups[0]) >= self.mapper.least_images:
             return dict.fromkeys(sorted(set(model.scene.images) - groups[0]), CONTRADICTS)
         doubtful = {} if self.doubted or one_standpoint(self.mapper.images, self.mapper.pairs) else self._doubtful(model)

@@ -16,7 +16,7 @@ from jaxtyping import Float64
 from veil.errors import InputError
 from veil.geometry.camera import GUESS, Camera, as_colmap
 from veil.matching.neighbors import Matches
-from veil.places.maps.agreement import explained_shares, groups_that_agree, seen_by_map
+from veil.places.maps.agreement import explained_shares, groups_that_agree, seen_by_map, turned_pairs
 from veil.places.maps.check import checked, doubtful_images
 from veil.places.maps.clusters.joined_maps import ClusteredMap, Group, RunAll, answers_of, cut, joined, one_after_another
 from veil.places.maps.clusters.pieces import Piece, merged, piece_of
@@ -261,7 +261,9 @@ class _ClusterScenes:
     def _models(self, scene: Scene, known: Mapping[str, float], reasons: list[str]) -> list[Scene]:
         """Checked maps of the groups of images of a scene that stay together; `known` are focal lengths by its clusters."""
         pairs = seen_by_map(scene, self.images, self.verification.pairs, self.options.seed)
-        groups = groups_that_agree(scene.images, explained_shares(scene, self.images, pairs), pairs)
+        groups = groups_that_agree(
+            scene.images, explained_shares(scene, self.images, pairs), pairs, turned=turned_pairs(scene, pairs)
+        )
         scenes = []
         for group in groups:
             part = scene if len(groups) == 1 else restricted(scene, group)
