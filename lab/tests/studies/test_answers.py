@@ -15,9 +15,11 @@ from veil.files.codebooks import bundled_codebook, bundled_decoys
 from veil.files.photographs.examples import lund_door
 from veil.files.photographs.pictures import read_picture
 from veil.geometry.rigid import Rigid
+from veil_lab.studies.answers.asking import AnswerStudyOptions, PosedPlace, rounded
 from veil_lab.studies.answers.planting import LEAST_SEEN, cam_from_object, cut_objects, planted
+from veil_lab.studies.answers.rows import defense_rows, membership_rows
 from veil_lab.studies.answers.separation import separated
-from veil_lab.studies.answers.study import AnswerStudy, AnswerStudyOptions, PosedPlace, defense_rows, membership_rows, rounded
+from veil_lab.studies.answers.study import AnswerStudy
 from veil_lab.studies.attacks.form_releases import FormPools
 
 
@@ -74,12 +76,21 @@ def test_a_small_place_is_attacked_and_defended() -> None:
         poses = {name: place.poses[name] for name in names}
     objects = cut_objects(((str(seed), texture(seed)) for seed in range(8)), 6, np.random.default_rng(0))
     options = AnswerStudyOptions(placements=1, max_features=1500)
+    down = np.mean([pose.rotation[1] for pose in poses.values()], axis=0)
+    down /= np.linalg.norm(down)
     study = AnswerStudy(
-        [PosedPlace(name="door", pictures=pictures, cam_from_world=poses)],
+        [
+            PosedPlace(
+                name="door",
+                pictures=pictures,
+                cam_from_world=poses,
+                down=np.mean([p.rotation[1] for p in poses.values()], axis=0),
+            )
+        ],
         FormPools.split(bundled_codebook(), bundled_decoys()),
         options,
     )
-    scene = study._map(study.places[0], study._extracted(pictures))
+    scene = study.asker.scene(study.places[0], study.asker.extracted(pictures))
     shown, standing = planted(pictures, scene, objects, np.random.default_rng(0))
     for item in standing:
         boxes = []
