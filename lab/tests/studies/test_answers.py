@@ -33,11 +33,12 @@ def test_the_area_is_that_of_two_normal_laws() -> None:
 
 
 def test_ties_count_half_and_every_pair_once() -> None:
-    """Oracle: enumeration by hand. Broken twin: ties that count for the present side give 0.9."""
+    """Oracle: enumeration by hand; equal infinities tie. Broken twin: ties that count for the present side give 0.9."""
     area = separated([[2.0, 1.0], [3.0]], [[1.0], [1.0, 0.0]])
     pairs = [(a, b) for a in (2, 1, 3) for b in (1, 1, 0)]
     assert area.auc == pytest.approx(sum(a > b for a, b in pairs) / 9 + sum(a == b for a, b in pairs) / 18)
     assert separated([[0.0], [0.0]], [[0.0], [0.0]]).auc == 0.5
+    assert separated([[-math.inf], [1.0]], [[-math.inf], [-math.inf]]).auc == 0.75
 
 
 def test_the_interval_is_over_objects_and_not_over_scores() -> None:
