@@ -46,8 +46,8 @@ def test_time_tells_objects_whose_answers_are_all_refusals() -> None:
     """
     places = [place_of(1.0), place_of(10.0)]
     assert all(row.separation.auc == 0.5 for row in defense_rows(places))
-    processor, clock = time_rows(places)
-    assert processor.separation.auc == 1.0 and clock.separation.auc == 0.5
+    processor, *clocks = time_rows(places)
+    assert processor.separation.auc == 1.0 and all(row.separation.auc == 0.5 for row in clocks)
     raw = [
         [asked.answers[0].processor_seconds for place in places for asked in place.objects if bool(asked.planted) == kind]
         for kind in (True, False)
@@ -60,6 +60,17 @@ def test_time_tells_photographs_in_the_map() -> None:
     rows = {row.told: row for row in membership_rows([place_of(1.0), place_of(10.0)])}
     assert rows["seconds of the processor"].same_place.auc == 1.0
     assert rows["seconds of the clock"].same_place.auc == rows["whether there is a pose"].same_place.auc == 0.5
+
+
+def test_rounding_hides_times_within_a_step() -> None:
+    """Oracle: construction, times of the clock of 0.1 to 2 s in a step of two, and of 0.1 and 2.1 s."""
+
+    def rounded_rows(mapped: float, held_out: float) -> list[float]:
+        slow, quick = (WeighedAnswer(pose=None, processor_seconds=1.0, clock_seconds=time) for time in (held_out, mapped))
+        place = PlaceAnswers(objects=[], mapped={"a": quick}, held_out={"b": slow}, elsewhere={})
+        return [row.same_place.auc for row in membership_rows([place])][-2:]
+
+    assert rounded_rows(0.1, 2.0) == [1.0, 0.5] and rounded_rows(0.1, 2.1) == [1.0, 1.0]
 
 
 def painted_answers(more: int) -> list[PaintedQuery]:

@@ -5,6 +5,7 @@ Times are compared within a place: they grow with its map.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -19,6 +20,8 @@ from veil_lab.studies.answers.study import PlaceAnswers
 
 # The share of honest queries that the strictest limit on shown points may lose.
 MOST_LOST = 0.02
+# A server that hides the time of an answer would give it at the end of a step of so many seconds.
+STEP_S = 2.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -190,8 +193,9 @@ def time_rows(places: Sequence[PlaceAnswers], *, seed: int = 0) -> list[TimeRow]
 CLOCKS: Mapping[str, Score] = {
     "seconds of the processor": lambda answer: answer.processor_seconds,
     "seconds of the clock": lambda answer: answer.clock_seconds,
+    "seconds of the clock, rounded up": lambda answer: STEP_S * math.ceil(answer.clock_seconds / STEP_S),
 }
-"""Times of an answer: the server's own work, and what it and other load of its machine take."""
+"""Times of an answer: the server's own work, that with other load of its machine, and that of a server that waits on."""
 
 
 def _shortness(clock: Score, answers: Sequence[WeighedAnswer]) -> Score:
