@@ -39,8 +39,9 @@ from veil_lab.cli.evaluate.poses import (
     upright,
 )
 from veil_lab.report import board, measured_forms
+from veil_lab.studies.answers.in_photographs import PaintedRow
+from veil_lab.studies.answers.rows import AnswerDefenseRow, MembershipRow, TimeRow
 from veil_lab.studies.answers.separation import Separation
-from veil_lab.studies.answers.study import AnswerDefenseRow, MembershipRow
 from veil_lab.studies.attacks.assumptions import LISTS, Assumptions
 from veil_lab.studies.attacks.by_descriptor import DescriptorRow
 from veil_lab.studies.attacks.defenses import DefenseRow, Recovery, default_defenses
@@ -231,6 +232,8 @@ def study_tables() -> dict[str, Callable[[], Table]]:
         "membership_table": lambda: answers.membership_table(
             [planted(MembershipRow, same_place=planted(Separation), other_place=planted(Separation))]
         ),
+        "time_table": lambda: answers.time_table([planted(TimeRow, separation=planted(Separation))]),
+        "painted_table": lambda: answers.painted_table([planted(PaintedRow, separation=planted(Separation))]),
         "gap_table": lambda: inversion.gap_table([planted(Gap)]),
     }
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+from jaxtyping import Float64
 
 from veil.cli.common import at_least, progress
 from veil.cli.records import Record, option, positional
@@ -113,10 +114,16 @@ def reference_place(scene: ReferenceScene, features: dict[str, Features]) -> Ref
 
     Elsewhere gravity is the reference's vertical, or where the reference has none the mean of the cameras' y-axes.
     """
+    down = vertical(scene)
+    exact = {name: pose.rotation @ down for name, pose in scene.cam_from_world.items()}
+    known = {**exact, **scene.gravity}
+    return ReferencePlace(name=scene.name, features=features, cam_from_world=scene.cam_from_world, down=known)
+
+
+def vertical(scene: ReferenceScene) -> Float64[np.ndarray, "3"]:
+    """Down in the world of a scene with poses, of length 1: the reference's, or else the mean of the cameras' y-axes."""
     down = scene.down
     if down is None:
         down = np.mean([pose.rotation[1] for pose in scene.cam_from_world.values()], axis=0)
         down /= np.linalg.norm(down)
-    exact = {name: pose.rotation @ down for name, pose in scene.cam_from_world.items()}
-    known = {**exact, **scene.gravity}
-    return ReferencePlace(name=scene.name, features=features, cam_from_world=scene.cam_from_world, down=known)
+    return np.asarray(down, dtype=np.float64)

@@ -108,6 +108,19 @@ def cam_from_object(item: PlantedObject, cam_from_world: Rigid) -> Rigid:
     return item.world_from_object.inverse().moved(cam_from_world)
 
 
+def seen_whole(item: PlantedObject, scene: Scene) -> list[str]:
+    """Names of the images of a scene in which the whole of an object is seen, not too much from a side, sorted."""
+    names = []
+    for name, image in sorted(scene.images.items()):
+        pose, camera = image.cam_from_world, image.camera
+        if _facing(item, pose) < LEAST_FACING or not _before(item, pose):
+            continue
+        corners = projected(camera, cam_from_object(item, pose), corners_of(item.gray))
+        if (corners >= 0).all() and (corners <= [camera.width_px, camera.height_px]).all():
+            names.append(name)
+    return names
+
+
 def _proposed(name: str, gray: Gray, scene: Scene, random: np.random.Generator) -> PlantedObject | None:
     """An object before a point of the scene, turned towards the images that see it; None where too few do."""
     point_row = int(random.integers(len(scene.points)))
@@ -147,7 +160,7 @@ def _before(item: PlantedObject, cam_from_world: Rigid) -> bool:
 
 def _boxes(item: PlantedObject, scene: Scene) -> dict[str, Float64[np.ndarray, "2 2"]] | None:
     """Boxes about an object in the pictures that see some of it; None where too few see it whole."""
-    boxes, whole = {}, 0
+    boxes = {}
     for name, image in scene.images.items():
         pose, camera = image.cam_from_world, image.camera
         if _facing(item, pose) <= 0 or not _before(item, pose):
@@ -157,8 +170,7 @@ def _boxes(item: PlantedObject, scene: Scene) -> dict[str, Float64[np.ndarray, "
         size = np.array([camera.width_px, camera.height_px])
         if (box[0] < size).all() and (box[1] > 0).all():
             boxes[name] = box
-            whole += bool((box[0] >= 0).all() and (box[1] <= size).all() and _facing(item, pose) >= LEAST_FACING)
-    return boxes if whole >= LEAST_SEEN else None
+    return boxes if len(seen_whole(item, scene)) >= LEAST_SEEN else None
 
 
 def _overlap(one: Float64[np.ndarray, "2 2"], other: Float64[np.ndarray, "2 2"]) -> bool:

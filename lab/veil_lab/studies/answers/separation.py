@@ -29,14 +29,15 @@ class Separation:
 def separated(present: Sequence[Sequence[float]], absent: Sequence[Sequence[float]], *, seed: int = 0) -> Separation:
     """Probability that a score of `present` is above one of `absent`, ties counting half (Mann and Whitney 1947).
 
-    Each holds the scores of its objects, one list an object; the bootstrap draws whole objects anew, on both sides.
+    Each holds the scores of its objects, a list with one or more for each object; equal infinities tie. The bootstrap draws
+    whole objects anew, on both sides.
     """
-    wins, pairs = np.zeros((len(present), len(absent))), np.zeros((len(present), len(absent)))
-    for row, ours in enumerate(present):
-        for column, theirs in enumerate(absent):
-            difference = np.subtract.outer(np.asarray(ours, dtype=np.float64), np.asarray(theirs, dtype=np.float64))
-            wins[row, column] = (difference > 0).sum() + (difference == 0).sum() / 2
-            pairs[row, column] = difference.size
+    ours, theirs = (np.concatenate([np.asarray(scores, dtype=np.float64) for scores in side]) for side in (present, absent))
+    firsts, seconds = (np.cumsum([0, *(len(scores) for scores in side[:-1])]) for side in (present, absent))
+    won = np.greater.outer(ours, theirs) + np.equal.outer(ours, theirs) / 2
+    wins, pairs = (
+        np.add.reduceat(np.add.reduceat(counted, firsts, axis=0), seconds, axis=1) for counted in (won, np.ones_like(won))
+    )
     random, drawn = np.random.default_rng(seed), []
     for _ in range(DRAWS):
         chosen = np.ix_(random.integers(len(present), size=len(present)), random.integers(len(absent), size=len(absent)))
