@@ -61,7 +61,8 @@ export type Localization =
       /** 6 x 6, rotation (radians) first; null where it is not known. */
       covariance: readonly (readonly number[])[] | null;
       turnDeviationDeg: number | null;
-      evidence: { inliers: number; correspondences: number; log10Nfa: number | null };
+      /** Null from a private map that is guarded against attacks through answers. */
+      evidence: { inliers: number; correspondences: number; log10Nfa: number | null } | null;
       map: string;
       mapVersion: number;
       /** Where the map is on Earth and the pose is known there; null otherwise. */
@@ -79,7 +80,7 @@ export function localizationOf(value: unknown): Localization {
       return { status: "no pose", reason: text(said.reason), remedies: remediesOf(said.remedy), map: text(said.map) };
     }
     if (said.status !== "localized") throw new Error("its status is unknown");
-    const pose = object(said.cam_from_world), evidence = object(said.evidence);
+    const pose = object(said.cam_from_world), evidence = said.evidence === null ? null : object(said.evidence);
     const camFromWorld = { rotation: matrix(pose.rotation, 3), translation: vector(pose.translation, 3) };
     requireRotation(camFromWorld.rotation);
     return {
@@ -89,7 +90,7 @@ export function localizationOf(value: unknown): Localization {
       camera: said.camera === undefined || said.camera === null ? null : cameraOf(said.camera),
       covariance: said.covariance === null ? null : matrix(said.covariance, 6),
       turnDeviationDeg: optional(said.turn_deviation_deg),
-      evidence: {
+      evidence: evidence === null ? null : {
         inliers: number(evidence.inliers),
         correspondences: number(evidence.correspondences),
         log10Nfa: optional(evidence.log10_nfa),

@@ -82,17 +82,18 @@ class RemotePose(InMap):
     - `cam_from_world`: from the map's coordinates to the camera (x right, y down, z forward).
     - `camera`: intrinsics with the focal length in pixels that was solved for together with the pose, and its relative standard
       deviation (`camera.focal`); None from a server that does not tell it.
-    - `covariance`, float64 (6, 6): of the pose, rotation first; None where it is not known.
-    - `inliers`, `correspondences`: features that agree with it, of those that were matched.
-    - `log10_nfa`: log10 of the number of such poses that chance would give.
+    - `covariance`, float64 (6, 6): of the pose, rotation first; None where it is not known or not told.
+    - `inliers`, `correspondences`: features that agree with it, of those that were matched; None from a map that is guarded
+      against attacks through answers (docs/theory/answers.md).
+    - `log10_nfa`: log10 of the number of such poses that chance would give; None likewise.
     - `map_id`, `map_version`: the map that answered.
     """
 
     cam_from_world: Rigid
     camera: Camera | None
     covariance: Float64[np.ndarray, "6 6"] | None
-    inliers: int
-    correspondences: int
+    inliers: int | None
+    correspondences: int | None
     log10_nfa: float | None
     map_id: str
     map_version: int
@@ -100,7 +101,8 @@ class RemotePose(InMap):
     def __repr__(self) -> str:
         deviation = self.center_deviation
         known = {} if deviation is None else {"deviation": float(f"{deviation:.2g}")}
-        return line(self, {"center": self.center, "heading": self.heading.round(2), **known, "inliers": self.inliers}.items())
+        told = {} if self.inliers is None else {"inliers": self.inliers}
+        return line(self, {"center": self.center, "heading": self.heading.round(2), **known, **told}.items())
 
 
 def pose_of(value: Any) -> RemotePose | NoPose:
@@ -112,7 +114,9 @@ def pose_of(value: Any) -> RemotePose | NoPose:
                 correspondences=int(value.get("correspondences", 0)),
                 remedy=remedies_of(value.get("remedy")),
             )
-        pose, evidence = value["cam_from_world"], value["evidence"]
+        pose, evidence = value["cam_from_world"], dict.fromkeys(("inliers", "correspondences", "log10_nfa"))
+        if value["evidence"] is not None:
+            evidence = {name: value["evidence"][name] for name in evidence}
         rotation = np.array(pose["rotation"], dtype=np.float64)
         translation = np.array(pose["translation"], dtype=np.float64)
         covariance = None if value["covariance"] is None else np.array(value["covariance"], dtype=np.float64)
@@ -126,8 +130,8 @@ def pose_of(value: Any) -> RemotePose | NoPose:
             cam_from_world=Rigid(rotation=rotation, translation=translation),
             camera=None if value.get("camera") is None else camera_of_json(value["camera"]),
             covariance=covariance,
-            inliers=int(evidence["inliers"]),
-            correspondences=int(evidence["correspondences"]),
+            inliers=None if evidence["inliers"] is None else int(evidence["inliers"]),
+            correspondences=None if evidence["correspondences"] is None else int(evidence["correspondences"]),
             log10_nfa=None if evidence["log10_nfa"] is None else float(evidence["log10_nfa"]),
             map_id=str(value["map"]),
             map_version=int(value["map_version"]),

@@ -114,7 +114,7 @@ class HideInSubspaces:
         Raises what `veil.mechanisms.release.privatize` raises, and ReleaseRefused if the pool is so small that features share
         decoys.
         """
-        profile = self.profile or usual_profile(self.codebook, features, self.decoys)
+        profile = self.profile or usual_profile(self.codebook, features, self.decoys, behind_lines=lines is not None)
         selection = self.selection or usual_selection(profile)
         placed = self._placed(profile, selection, features, source)
         codebook, decoys = self._books(profile, features.space.descriptor, placed)
@@ -190,14 +190,20 @@ class HideInSubspaces:
         return codebook, given or codebook
 
 
-def usual_profile(codebook: Codebook | None, features: Features, decoys: Codebook | DecoyPhotographs | None = None) -> Profile:
+def usual_profile(
+    codebook: Codebook | None,
+    features: Features,
+    decoys: Codebook | DecoyPhotographs | None = None,
+    *,
+    behind_lines: bool = False,
+) -> Profile:
     """The hardened profile; it compresses float descriptors, too, where a codebook with a PCA is given or bundled for them.
 
-    Decoys of whole photographs are eight a feature, `PHOTOGRAPHS_M`.
+    Decoys of whole photographs are eight a feature, `PHOTOGRAPHS_M`. Behind lines, which tell less of a pose, they are four.
     """
     compress = features.space.descriptor in BUNDLED if codebook is None else codebook.pca is not None
     profile = Profile.hardened(quantized=features.is_quantized, compress=compress)
-    return replace(profile, m=PHOTOGRAPHS_M) if isinstance(decoys, DecoyPhotographs) else profile
+    return replace(profile, m=PHOTOGRAPHS_M) if isinstance(decoys, DecoyPhotographs) and not behind_lines else profile
 
 
 def _kind(profile: Profile, form: Released) -> str:

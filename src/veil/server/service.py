@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -15,7 +17,7 @@ from veil.server.access.tokens import Token, Tokens
 from veil.server.deletion import CACHE, delete_map, leave
 from veil.server.jobs.processes import Busy, WorkerPool
 from veil.server.jobs.queue import Job, Jobs, Kind, queue_job
-from veil.server.jobs.tasks import NOTHING_BESIDE, Beside, examine, localize_query, ready
+from veil.server.jobs.tasks import GUARDED, NOTHING_BESIDE, Beside, examine, localize_query, ready
 from veil.server.maps.answerable import facts_of, require_form
 from veil.server.maps.contributions import Contribution, add_contribution, contributions_in
 from veil.server.maps.earth import PLACE, on_earth, put_place
@@ -31,6 +33,8 @@ from veil.wire.receipts import Receipt
 
 # How often a query begins again because its map was replaced meanwhile.
 SWAPS = 5
+# Guarded answers are given at the end of a whole step, in seconds (docs/theory/answers.md#the-attack).
+TIME_STEP_S = 2.0
 
 
 class NotFound(InputError):
@@ -258,16 +262,26 @@ class Service:
 
     def _on_map(self, by: str, record: MapRecord, message: bytes, beside: Beside) -> dict[str, Any]:
         """The answer to a query on a version of a map, or on the next one if that takes its place meanwhile."""
-        pool, deadline_s = self.open_pool(), self.settings.deadline_s
+        pool, deadline_s, begun = self.open_pool(), self.settings.deadline_s, time.monotonic()
         for _ in range(SWAPS):
             folder = self.version_folder(record)
             if folder is not None:
                 asked = (message, record.policy.as_json(), str(folder), beside)
                 answer = pool.call(localize_query, *asked, whose=by, deadline_s=deadline_s)
                 if answer is not None:
+                    if answer.pop(GUARDED, False):
+                        answer["seconds"] = waited_for_step(begun)
                     return {**answer, "map_version": record.version, "coverage": _coverage(record)}
             record = self.map_record(record.id)
         raise Busy("the map changes all the time; ask again in a moment")
+
+
+def waited_for_step(begun: float) -> float:
+    """Wait for the end of the present step of time since `begun` (time.monotonic), and return the seconds since then."""
+    spent = TIME_STEP_S * math.ceil((time.monotonic() - begun) / TIME_STEP_S)
+    while (rest := begun + spent - time.monotonic()) > 0:
+        time.sleep(rest)
+    return spent
 
 
 def _coverage(record: MapRecord) -> dict[str, Any]:

@@ -15,8 +15,9 @@ from veil.features import Features
 from veil.files.maps.format import write_map
 from veil.mechanisms.profile import Profile
 from veil.places.localization import WITHHELD
-from veil.server.jobs.tasks import NOTHING_BESIDE, localize_query
+from veil.server.jobs.tasks import GUARDED, NOTHING_BESIDE, localize_query
 from veil.server.maps.policy import MapPolicy
+from veil.server.service import waited_for_step
 from worlds.releases import planted_map, taken
 
 
@@ -48,14 +49,16 @@ def test_a_private_map_tells_no_pose_on_one_thing(features: Features, query: byt
         return told
 
     assert answer(largest_object=None)["status"] == "localized", answer(largest_object=None)
-    assert answer()["status"] == "localized"  # keypoints all over the picture
+    usual = answer()
+    assert usual["status"] == "localized"  # keypoints all over the picture
+    told = (usual["evidence"], usual["covariance"], usual["turn_deviation_deg"])
+    assert (None in told) is not public and (set(map(str, told)) == {"None"}) is not public
+    assert (GUARDED in usual and "seconds" not in usual) is not public
     guarded = answer(largest_object=1)
     if public:
         assert guarded["status"] == "localized"
     else:
-        assert {name: value for name, value in guarded.items() if name != "seconds"} == {
-            "status": "no pose", "reason": WITHHELD, "correspondences": 0,
-        }  # fmt: skip
+        assert guarded == {"status": "no pose", "reason": WITHHELD, "correspondences": 0, GUARDED: True}
 
 
 def test_policies_guard_by_default_and_refuse_impossible_sizes() -> None:
@@ -65,3 +68,13 @@ def test_policies_guard_by_default_and_refuse_impossible_sizes() -> None:
     for wrong in (0, 1.5, -0.1, float("nan")):
         with pytest.raises(RangeError, match="largest_object"):
             MapPolicy.of({"largest_object": wrong})
+
+
+def test_guarded_answers_end_with_a_step_of_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Oracle: a clock that moves by what is slept, and stops short of it at first, as a sleep may."""
+    now = [10.0]
+    monkeypatch.setattr("veil.server.service.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("veil.server.service.time.sleep", lambda rest: now.__setitem__(0, now[0] + max(rest * 0.9, 1e-3)))
+    for spent, told in ((0.3, 2.0), (1.999, 2.0), (2.5, 4.0)):
+        now[0] = 10.0 + spent
+        assert waited_for_step(10.0) == told and now[0] >= 10.0 + told

@@ -110,6 +110,7 @@ DECOY_FORMS = (
     _of_photographs("photographs, 250 features", selection=FEWER),
     _of_photographs("photographs, m = 2", m=2),
     _of_photographs("photographs, m = 4", m=4),
+    _of_photographs("photographs, lines, m = 4", lines=True, m=4),
 )
 """Forms with fewer features, and with decoys of whole photographs."""
 

@@ -187,7 +187,7 @@ def _fitting(
     """The protection for one image: the profile of subspaces depends on whether its descriptors have 8 bits."""
     if isinstance(descriptors, HideInWords):
         return descriptors
-    profile = usual_profile(descriptors.codebook, features, descriptors.decoys)
+    profile = usual_profile(descriptors.codebook, features, descriptors.decoys, behind_lines=asked.lines)
     usual, sent, apart = usual_selection(profile), asked.features_sent, asked.min_distance
     selection = Selection(
         features=usual.features if sent is None else None if sent == "all" else sent,

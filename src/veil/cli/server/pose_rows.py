@@ -96,15 +96,17 @@ def pose_line(name: str, answer: Localization | NoPose) -> str:
     return f"{line}, turn known to {answer.turn_deviation_deg:.2f} deg"
 
 
-def located_line(name: str, cam_from_world: Rigid, camera: Camera | None, inliers: int, correspondences: int) -> str:
+def located_line(
+    name: str, cam_from_world: Rigid, camera: Camera | None, inliers: int | None, correspondences: int | None
+) -> str:
     """A pose as a line for people: the center, the rotation as the quaternion that COLMAP writes, and the focal length."""
     center = " ".join(f"{value:.4f}" for value in cam_from_world.center)
     x, y, z, w = quaternion_of(cam_from_world.rotation)
     rotation = " ".join(f"{value:.4f}" for value in (w, x, y, z))
-    return (
-        f"{name}: camera center {center}, rotation {rotation} (qw qx qy qz, world to camera), "
-        f"{inliers} inliers of {correspondences} matches{'' if camera is None else f', {focal_told(camera)}'}"
-    )
+    told = [f"{name}: camera center {center}, rotation {rotation} (qw qx qy qz, world to camera)"]
+    if inliers is not None:  # a guarded map tells a pose alone
+        told.append(f"{inliers} inliers of {correspondences} matches")
+    return ", ".join(told if camera is None else [*told, focal_told(camera)])
 
 
 def report_poses(arguments: Arguments, path: Path | None, poses: Mapping[str, Rigid]) -> None:

@@ -57,7 +57,7 @@ class LocalizedJson(_Earth):
     camera: SolvedCameraJson
     covariance: PoseCovariance | None
     turn_deviation_deg: float | None
-    evidence: PoseEvidenceJson
+    evidence: PoseEvidenceJson | None
     map: MapId
     map_version: Count
     coverage: CoverageJson

@@ -98,12 +98,15 @@ class Beside:
 
 
 NOTHING_BESIDE = Beside()
+# Key of an answer that a guard looked at, for the service alone: it is given at the end of a whole step of time.
+GUARDED = "guarded"
 
 
 def localize_query(message: bytes, policy: Mapping[str, Any], folder: str, beside: Beside, tell: Tell) -> dict[str, Any] | None:
     """The answer to a query on the map of a folder, as JSON values (docs/reference/service.md#localize); None if it is gone.
 
-    `beside`: what else the request says of the image. The policy's guard decides which answers a private map tells.
+    `beside`: what else the request says of the image. The policy's guard decides which answers a private map tells. Those are
+    `GUARDED`, and tell no `seconds`: a pose that is withheld takes longer than none.
     """
     begun = time.perf_counter()
     upload, accepted = beside.added_to(decode(message)), MapPolicy.of(policy)
@@ -121,9 +124,17 @@ def localize_query(message: bytes, policy: Mapping[str, Any], folder: str, besid
         if Path(folder).is_dir():
             raise
         return None
-    if accepted.largest_object is not None and not where.scene.is_public:
-        pose = AnswerGuard(largest_object=float(accepted.largest_object)).told(pose, where.scene)
-    return {**answer_of(pose), "seconds": time.perf_counter() - begun}
+    if accepted.largest_object is None or where.scene.is_public:
+        return {**answer_of(pose), "seconds": time.perf_counter() - begun}
+    pose = AnswerGuard(largest_object=float(accepted.largest_object)).told(pose, where.scene)
+    return {**without_evidence(answer_of(pose)), GUARDED: True}
+
+
+def without_evidence(answer: Mapping[str, Any]) -> dict[str, Any]:
+    """An answer that says no more than its pose: evidence tells what the map holds (docs/theory/answers.md, Eq. 4)."""
+    if answer["status"] != "localized":
+        return dict(answer)
+    return {**answer, "covariance": None, "turn_deviation_deg": None, "evidence": None}
 
 
 def answer_of(pose: Localization | NoPose) -> dict[str, Any]:

@@ -3,7 +3,8 @@
 /** Whether there is a pose, and the sentence that says so. */
 export function verdictOf(answer) {
   if (answer.status === "localized") {
-    return { found: true, text: `Localized. ${answer.evidence.inliers.toLocaleString("en")} features agree on where the camera was.` };
+    const agree = answer.evidence === null ? "" : ` ${answer.evidence.inliers.toLocaleString("en")} features agree on where the camera was.`;
+    return { found: true, text: `Localized.${agree}` };
   }
   const reason = answer.reason.replace(/[.\s]+$/, "");
   return { found: false, text: `No pose: ${reason}${reason.endsWith("?") ? "" : "."} No answer is made up in its place.` };
@@ -13,7 +14,6 @@ export function verdictOf(answer) {
 export function evidenceRows(answer, seconds) {
   const rows = [];
   if (answer.status === "localized") {
-    const { inliers, correspondences, log10_nfa: chance } = answer.evidence;
     rows.push(["Center of the camera", answer.camera_center.map((value) => value.toFixed(3)).join(", ")]);
     if (answer.covariance !== null) {
       const spread = [3, 4, 5].map((k) => Math.sqrt(Math.max(answer.covariance[k][k], 0)).toExponential(1));
@@ -24,9 +24,12 @@ export function evidenceRows(answer, seconds) {
     }
     const { params: [focal], focal_deviation: deviation } = answer.camera;
     rows.push(["Focal length", `${focal.toFixed(1)} px, known to ${(100 * deviation).toPrecision(2)} %`]);
-    rows.push(["Features that agree", `${inliers} of ${correspondences} with a candidate in the map`]);
-    if (chance !== null) {
-      rows.push(["Poses as good that chance gives", `10^${chance.toFixed(0)} are expected`]);
+    if (answer.evidence !== null) {
+      const { inliers, correspondences, log10_nfa: chance } = answer.evidence;
+      rows.push(["Features that agree", `${inliers} of ${correspondences} with a candidate in the map`]);
+      if (chance !== null) {
+        rows.push(["Poses as good that chance gives", `10^${chance.toFixed(0)} are expected`]);
+      }
     }
     if (answer.geopose !== undefined) {
       const { lat, lon, h } = answer.geopose.position;
