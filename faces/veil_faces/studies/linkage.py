@@ -42,7 +42,7 @@ FALSE_MATCHES = 1e-3
 KEY_DRAWS, OTHERS, HELD_OUT = 4, 5, 0.25
 # People whose templates the attacker knows in both stores.
 KNOWN = 30
-SIZES = (50, 75, 100, 150, 200, 300)
+SIZES = (25, 30, 40, 50, 75, 100, 150, 200, 300)
 # An estimate is made from a part of the rotation of at least this many directions.
 DIRECTIONS = 20
 
