@@ -28,6 +28,7 @@ def areas(system: LinkedSystem, material: LinkageMaterial) -> dict[tuple[str, st
     return {(row.keys, row.attacker): (row.linked.auc, row.linked.low, row.linked.high) for row in rows}
 
 
+@pytest.mark.slow
 def test_the_area_is_the_share_of_ordered_pairs() -> None:
     """Oracle: every pair compared, ties counting half; and the interval holds the area."""
     random = generator("area")
@@ -58,6 +59,7 @@ def test_a_network_learns_what_no_threshold_separates() -> None:
         train_pairs(features, np.ones(2000, dtype=bool), held, seed=0)
 
 
+@pytest.mark.slow
 def test_every_attacker_wins_without_protection(material: LinkageMaterial) -> None:
     """The broken scheme: templates are descriptors."""
     reached = areas(Unprotected(), material)
@@ -65,12 +67,14 @@ def test_every_attacker_wins_without_protection(material: LinkageMaterial) -> No
     assert min(reached["store", attacker][0] for attacker in ("pairs", "disclosed", "reused")) > 0.95
 
 
+@pytest.mark.slow
 def test_every_attacker_is_at_chance_against_noise(material: LinkageMaterial) -> None:
     """Random templates: no area is far from a half, where 70 people scatter by about 0.035."""
     for value, low, high in areas(Noise(), material).values():
         assert abs(value - 0.5) < 0.15 and low < 0.6 and high > 0.4
 
 
+@pytest.mark.slow
 def test_one_key_in_two_stores_links_and_two_keys_do_not(material: LinkageMaterial) -> None:
     """The published broken key reuse, with BioHashing: a network links equal keys, and pairs under two keys are at chance."""
     reached = areas(Coded(scheme=BioHashing(bits=64), own=material.own), material)
@@ -78,6 +82,7 @@ def test_one_key_in_two_stores_links_and_two_keys_do_not(material: LinkageMateri
     assert abs(reached["person", "pairs"][0] - 0.5) < 0.15
 
 
+@pytest.mark.slow
 def test_a_store_of_one_rotation_gives_it_away_and_rotations_of_people_do_not(material: LinkageMaterial) -> None:
     """Planted: the rotation itself. Broken twin: one rotation for a whole store, whose pool is known."""
     system, pictures = LiftedSystem(pool=material.pool, own=material.own), material.two_pictures(material.attacked)[0]
@@ -95,12 +100,14 @@ def test_a_store_of_one_rotation_gives_it_away_and_rotations_of_people_do_not(ma
     assert abs(reached["store", "pairs"][0] - 0.5) < 0.15
 
 
+@pytest.mark.slow
 def test_too_few_templates_keep_the_rotation(material: LinkageMaterial) -> None:
     sizes = store_size_rows(material, sizes=(8, 70))
     assert sizes[0].placed == 0 and sizes[0].linked is None and sizes[0].as_json()["linked"] is None
     assert sizes[1].linked is not None and sizes[1].linked.auc > 0.9 and sizes[1].variance == pytest.approx(1, abs=1e-3)
 
 
+@pytest.mark.slow
 def test_people_are_matched_by_whom_they_resemble() -> None:
     """Planted: two noisy views of one geometry, and of two; known people make it easier."""
     random = generator("geometry")
@@ -117,6 +124,7 @@ def test_people_are_matched_by_whom_they_resemble() -> None:
         alikeness_scores(left, right, 58)
 
 
+@pytest.mark.slow
 def test_verification_is_measured(material: LinkageMaterial) -> None:
     """Descriptors verify best, noise not at all; intervals hold their shares."""
     raw, lifted, noise = (

@@ -100,6 +100,7 @@ def rows_of(system: LinkedSystem, material: LinkageMaterial) -> dict[tuple[str, 
     return {(row.attack, row.answer): row for row in rows}
 
 
+@pytest.mark.slow
 def test_distances_regenerate_what_is_not_protected_and_nothing_of_noise(material: LinkageMaterial) -> None:
     """The broken scheme, and noise, whose answers are random."""
     broken, noise = rows_of(Unprotected(), material), rows_of(Noise(), material)
@@ -109,6 +110,7 @@ def test_distances_regenerate_what_is_not_protected_and_nothing_of_noise(materia
         assert abs(row.cosine) < 0.3 and row.other == 0
 
 
+@pytest.mark.slow
 def test_templates_are_regenerated_from_distances_and_not_from_bands(material: LinkageMaterial) -> None:
     """Ours with a known pool: equations need distances. A face of the attacker's own is the chance level."""
     rows = rows_of(LiftedSystem(pool=material.pool, own=material.own), material)
