@@ -71,15 +71,30 @@ def test_the_person_is_near_and_others_are_not(by: str, most: float, keyed: bool
 @pytest.mark.slow
 def test_a_parallel_probe_is_as_near_as_the_descriptor_and_shows_less() -> None:
     """Oracle: the point's own distance (docs/theory/faces.md, Eq. 2). What lies along the template's directions is missing."""
-    who, point = client("parallel"), client("p2s")
+    who, point = client("parallel", keyed=False), client("p2s", keyed=False)
     for row in range(0, 20, 2):
-        template = enrolled(who, row)
-        probe = who.probe(VICTIMS.vectors[row + 1], purpose="door", template=template)
+        template, named = enrolled(who, row), {"purpose": "door", "person": str(row // 2)}
+        probe = who.probe(VICTIMS.vectors[row + 1], template=template, **named)
         expected = scores(point.probe(VICTIMS.vectors[row + 1], purpose="door"), template)
         assert scores(probe, template) == pytest.approx(expected, abs=1e-6)
         assert np.abs(template.basis[0] @ probe[0][0]).max() < 1e-6
     with pytest.raises(InputError, match="fits one template"):
-        who.probe(VICTIMS.vectors[0], purpose="door")
+        who.probe(VICTIMS.vectors[0], purpose="door", person="0")
+    with pytest.raises(InputError, match="say whose"):
+        who.probe(VICTIMS.vectors[0], purpose="door", template=enrolled(who, 0))
+
+
+def test_people_who_are_only_verified_have_rotations_of_their_own() -> None:
+    """One descriptor of two people: distances among decoys stay, and their images do not. Broken twin: p2s, one rotation."""
+    for by, own in (("parallel", True), ("p2s", False)):
+        who = client(by)
+        turned = [who._turned(VICTIMS.vectors[:1], "door", person) for person in ("ada", "bob")]
+        assert bool(np.abs(turned[0] - turned[1]).max() > 0.1) is own
+        probes = [who._turned(VICTIMS.vectors[:2], "door", "ada") for _ in range(2)]
+        np.testing.assert_array_equal(probes[0], probes[1])
+        assert np.linalg.norm(probes[0][0] - probes[0][1]) == pytest.approx(
+            np.linalg.norm(VICTIMS.vectors[0] - VICTIMS.vectors[1]), abs=1e-5
+        )
 
 
 @pytest.mark.slow
@@ -93,7 +108,7 @@ def test_renewal_keeps_accuracy() -> None:
         for row in range(0, 180, 3):
             template = who.template(people.vectors[row + picture], purpose="door", person=str(row), version=version)
             for kind, at in ((same, row + 2), (other, (row + 5) % 180)):
-                probe = who.probe(people.vectors[at], purpose="door", template=template)
+                probe = who.probe(people.vectors[at], purpose="door", person=str(row), template=template)
                 kind.append(float(scores(probe, template)[0]))
         errors.append(equal_error(np.array(same + other), np.repeat([True, False], 60)))
     assert errors[0] < 0.1 and abs(errors[1] - errors[0]) < 0.05

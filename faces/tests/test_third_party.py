@@ -56,7 +56,8 @@ def from_holder(who: FaceClient, row: int, number: int, threshold: float = THRES
 
 def from_client(who: FaceClient, claimed: int, row: int, number: int) -> SentProbe:
     along = enrolled(who, claimed) if who.scheme.comparison == "parallel" else None
-    return sent_probe(who, VICTIMS.vectors[row], request=request(number), purpose="door", template=along)
+    given = {"purpose": "door", "person": str(claimed // 2)}
+    return sent_probe(who, VICTIMS.vectors[row], request=request(number), template=along, **given)
 
 
 @pytest.mark.parametrize("by", COMPARISONS)
@@ -66,7 +67,7 @@ def test_it_decides_as_the_holder_would(by: str, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr("veil_faces.template.fresh", lambda: draw)  # both ways lift one probe
     for number, row in enumerate((1, 5)):  # another picture of the person, and a stranger
         template = enrolled(who, 0)
-        direct = scores(who.probe(VICTIMS.vectors[row], purpose="door", template=template), template)[0]
+        direct = scores(who.probe(VICTIMS.vectors[row], purpose="door", person="0", template=template), template)[0]
         for off, accepted in ((1e-6, True), (-1e-6, False)):
             holder = from_holder(who, 0, number, threshold=float(direct) + off)
             answer = compared_by_third_party(holder, from_client(who, 0, row, number))
@@ -95,7 +96,8 @@ def test_a_message_tells_the_plane_alone() -> None:
     other = replace(template, origin=template.origin + template.basis[:, 2] - 3 * template.basis[:, 0])
     again = sent_template(other, request=request(1), scheme=who.scheme, threshold=THRESHOLD, key=who.shared_key("door"))
     np.testing.assert_allclose(again.origin, sent.origin, rtol=0, atol=1e-5)
-    frames = [from_holder(who, 0, number).basis @ from_client(client("parallel"), 0, 1, number).basis.T for number in (1, 2)]
+    who = client("parallel")
+    frames = [from_holder(who, 0, number).basis @ from_client(who, 0, 1, number).basis.T for number in (1, 2)]
     for frame in frames:  # one plane, whose directions are drawn anew for each side and request
         np.testing.assert_allclose(frame @ frame.T, np.eye(4), atol=1e-9)
     assert np.abs(frames[0] - frames[1]).max() > 0.1 and np.abs(frames[0] - np.eye(4)).max() > 0.1

@@ -38,8 +38,8 @@ class TemplateScheme:
     - `comparison`: kind of the probes, one of `COMPARISONS`.
     - `space`: the space of the descriptors.
     - `decoys`: digest of the pool of decoys (`decoys_digest`).
-    - `keyed`: descriptors are rotated by a matrix that the client's secret and the purpose give. Distances within a purpose
-      stay; across purposes, and for those who lack the secret, nothing matches.
+    - `keyed`: descriptors are rotated by a matrix that the client's secret and the purpose give. For parallel probes, which fit
+      one template, the person gives it, too (`is_turned_by_person`). Across rotations nothing matches without the secret.
     - `centered`: the mean of the decoys is subtracted first.
     - `balance`: label of the decoys of which lifting draws every class alike (hybrid+, Dusmanu et al. 2021, Sec. 4.3), or "".
     - `quota`: with `balance`, pairs of a class and its number of decoys in a round; empty: one of each class.
@@ -67,6 +67,15 @@ class TemplateScheme:
         if not 1 <= self.m < self.space.dim:
             raise RangeError(f"m must be between 1 and {self.space.dim - 1}, got {self.m!r}")
         self.profile  # noqa: B018  refuses strategies that do not fit
+
+    @property
+    def is_turned_by_person(self) -> bool:
+        """Whether each person's templates have a rotation of their own: those that are only compared one to one.
+
+        Templates that share a rotation show their distances, and decoys that they share give the rotation away
+        (docs/theory/faces.md, Eq. 10).
+        """
+        return self.keyed and self.comparison == "parallel"
 
     @property
     def profile(self) -> Profile:
@@ -130,32 +139,36 @@ class FaceClient:
         that is one of the decoys.
         """
         key = _key(self.secret, "template", purpose, person, str(version))
-        return self._lifted(vector, purpose, side=0, randomness=key, label=label)
+        return self._lifted(vector, purpose, person, side=0, randomness=key, label=label)
 
     def probe(
         self,
         vector: Float32[np.ndarray, "dim"],
         *,
         purpose: str,
+        person: str | None = None,
         template: Subspaces | None = None,
         label: str | None = None,
     ) -> distances.FeatureSet:
         """The probe of a face's descriptor, float32 (dim,) of unit length, to be compared with templates of a purpose.
 
         By the scheme's `comparison` it is the rotated descriptor (p2s), a lift among the other half of the decoys (s2s), or the
-        subspace through the descriptor along the directions of the `template` that it is claimed to fit (parallel). Lifts drawn
+        subspace through the descriptor along the directions of the `template` of the `person` that it is claimed to fit
+        (parallel). Lifts drawn
         afresh close in on a person's descriptor one by one; parallel ones leave everything along the template's directions
         unknown, and are as far from it as the descriptor itself (docs/theory/faces.md, Eq. 2). `label` is as in `template`.
-        Raises InputError if a parallel probe has no template, or several, and for a descriptor of another length.
+        Raises InputError if a parallel probe has no person, no template, or several, and for a descriptor of another length.
         """
         if self.scheme.comparison == "p2s":
-            return self._turned(self._checked(vector)[None], purpose), None
+            return self._turned(self._checked(vector)[None], purpose, None), None
         if self.scheme.comparison == "s2s":
-            form = self._lifted(vector, purpose, side=1, randomness=fresh(), label=label)
+            form = self._lifted(vector, purpose, None, side=1, randomness=fresh(), label=label)
             return form.origin, form.basis
         if template is None or len(template) != 1:
             raise InputError("a parallel probe fits one template; compare with many by p2s or s2s")
-        turned = self._turned(self._checked(vector)[None], purpose).astype(np.float64)
+        if person is None:
+            raise InputError("a parallel probe is turned as its person's template is; say whose that is")
+        turned = self._turned(self._checked(vector)[None], purpose, person).astype(np.float64)
         origin, basis = canonical(turned, template.basis.astype(np.float64))
         return origin.astype(np.float32), basis.astype(np.float32)
 
@@ -167,21 +180,34 @@ class FaceClient:
         return _key(self.secret, "third party", purpose)
 
     def _lifted(
-        self, vector: Float32[np.ndarray, "dim"], purpose: str, *, side: int, randomness: Secure, label: str | None
+        self,
+        vector: Float32[np.ndarray, "dim"],
+        purpose: str,
+        person: str | None,
+        *,
+        side: int,
+        randomness: Secure,
+        label: str | None,
     ) -> Subspaces:
         """The lift of a rotated descriptor among half the decoys: even rows for templates (`side` 0), odd rows for probes."""
         rows = np.arange(side, len(self.decoys), 2)
         if (self.decoys.vectors[rows] == self._checked(vector)).all(axis=1).any():
             raise InputError("this face is one of the decoys; decoys must be other people")
-        if (purpose, side) not in self._books:
-            pool = self.decoys.take(rows)
-            self._books[purpose, side] = replace(pool, vectors=self._turned(pool.vectors, purpose)).pool("face decoys")
-        book = self._books[purpose, side]
-        features = as_features(self._turned(vector[None], purpose), self.scheme.space)
+        book = self._book(purpose, person, side)
+        features = as_features(self._turned(vector[None], purpose, person), self.scheme.space)
         rule = self._rule(vector, rows, label) if self.scheme.balance else uniform_rule
         return lift(
             features, profile=self.scheme.profile, compression=book.compression, decoys=book, randomness=randomness, rule=rule
         ).form
+
+    def _book(self, purpose: str, person: str | None, side: int) -> Codebook:
+        """Half the decoys, rotated as a template is. Where all people share one rotation, it is kept, as it takes longest."""
+        pool = self.decoys.take(np.arange(side, len(self.decoys), 2))
+        if self.scheme.is_turned_by_person:
+            return replace(pool, vectors=self._turned(pool.vectors, purpose, person)).pool("face decoys")
+        if (purpose, side) not in self._books:
+            self._books[purpose, side] = replace(pool, vectors=self._turned(pool.vectors, purpose, person)).pool("face decoys")
+        return self._books[purpose, side]
 
     def _rule(self, vector: Float32[np.ndarray, "dim"], rows: np.ndarray, label: str | None) -> DecoyRule:
         """The rule of balanced decoys for one face of the class `label`; `rows` are the decoys of its side."""
@@ -210,7 +236,7 @@ class FaceClient:
 
     @cached_property
     def _books(self) -> dict[tuple[str, int], Codebook]:
-        """Rotated pools of decoys by purpose and side, kept because rotating one takes longer than a lift."""
+        """Rotated pools of decoys by purpose and side."""
         return {}
 
     @cached_property
@@ -221,15 +247,19 @@ class FaceClient:
         """Descriptors with the decoys' mean subtracted, if the scheme says so."""
         return centered(vectors, self._middle) if self.scheme.centered else vectors
 
-    def _turned(self, vectors: Float32[np.ndarray, "faces dim"], purpose: str) -> Float32[np.ndarray, "faces dim"]:
-        """Descriptors, centered and rotated by the key of a purpose as the scheme says."""
+    def _turned(
+        self, vectors: Float32[np.ndarray, "faces dim"], purpose: str, person: str | None
+    ) -> Float32[np.ndarray, "faces dim"]:
+        """Descriptors, centered and rotated by the key of a purpose, or of a purpose and a person, as the scheme says."""
         seen = self._seen(vectors)
         if not self.scheme.keyed:
             return seen
-        return unit_length(seen.astype(np.float64) @ self._rotation(purpose).T).astype(np.float32)
+        turn = self._rotation(purpose, person if self.scheme.is_turned_by_person else None)
+        return unit_length(seen.astype(np.float64) @ turn.T).astype(np.float32)
 
-    def _rotation(self, purpose: str) -> Float64[np.ndarray, "dim dim"]:
-        return rotation(_key(self.secret, "rotation", purpose), self.scheme.space.dim)
+    def _rotation(self, purpose: str, person: str | None = None) -> Float64[np.ndarray, "dim dim"]:
+        words = ("rotation", purpose) if person is None else ("rotation", purpose, person)
+        return rotation(_key(self.secret, *words), self.scheme.space.dim)
 
     def _checked(self, vector: Float32[np.ndarray, "dim"]) -> Float32[np.ndarray, "dim"]:
         """The descriptor itself. Raises InputError for another number of dimensions, or if it is not of unit length."""

@@ -121,15 +121,16 @@ def sent_probe(
     *,
     request: ComparisonRequest,
     purpose: str,
+    person: str | None = None,
     template: Subspaces | None = None,
     label: str | None = None,
 ) -> SentProbe:
     """The client's message for a request, from a face's descriptor, float32 (dim,) of unit length.
 
-    `template` and `label` are as in `FaceClient.probe`, with the same errors. Draw the request's client nonce anew for each
-    probe: two probes in one motion tell how they lie to each other.
+    `person`, `template` and `label` are as in `FaceClient.probe`, with the same errors. Draw the request's client nonce
+    anew for each probe: two probes in one motion tell how they lie to each other.
     """
-    origin, basis = client.probe(vector, purpose=purpose, template=template, label=label)
+    origin, basis = client.probe(vector, purpose=purpose, person=person, template=template, label=label)
     if client.scheme.comparison == "parallel":
         assert template is not None  # else the probe was refused
         basis = template.basis  # to the last bit: far from zero, planes whose directions differ by rounding part

@@ -74,8 +74,9 @@ MEANINGS = (
         "path",
         "file with descriptors that decoys are drawn from",
         "privatize, client contribute, client localize, audit, faces create, evaluate faces, evaluate identification, "
-        "evaluate histories, evaluate protection, faces enroll, faces renew, faces verify, faces identify, faces "
-        "calibrate, evaluate homographies, evaluate localization, evaluate retrieval, evaluate defenses, "
+        "evaluate linkage, evaluate regeneration, evaluate histories, evaluate protection, faces enroll, "
+        "faces renew, faces verify, faces identify, faces calibrate, evaluate homographies, evaluate localization, "
+        "evaluate retrieval, evaluate defenses, "
         "evaluate forms, evaluate learned, evaluate repeats, lab tune",
     ),
     Meaning(
@@ -105,6 +106,7 @@ MEANINGS = (
         "privatize, client contribute, client localize, lab train inversion, evaluate homographies, evaluate localization, "
         "evaluate retrieval, evaluate attacks, evaluate word-inversion",
     ),
+    Meaning("--exact", "flag", "distances are told, not only their bands", "faces verify, faces identify"),
     Meaning(
         "--false",
         "count",
@@ -276,7 +278,8 @@ MEANINGS = (
         "seed of what is drawn at random",
         "codebook build, lab quality, map, map import, lab train attacks, lab train inversion, "
         "evaluate attacks, evaluate forms, evaluate learned, evaluate neighborhoods, evaluate repeats, evaluate inversion, "
-        "evaluate attributes, evaluate faces, evaluate identification, evaluate histories, evaluate protection, lab tune, "
+        "evaluate attributes, evaluate faces, evaluate identification, evaluate linkage, "
+        "evaluate regeneration, evaluate histories, evaluate protection, lab tune, "
         "lab board, evaluate word-inversion, evaluate answers",
     ),
     Meaning("--skip", "count", "photographs that are left out at the beginning", "lab train attacks, evaluate learned"),

@@ -144,6 +144,50 @@ def test_protection_is_studied(people: Path, capsys: pytest.CaptureFixture[str])
 
 
 @pytest.mark.slow
+def test_linkage_and_regeneration_are_studied(people: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    record = people / "l.json"
+    given = (people / "faces.npz", "--decoys", people / "others.npz", "--json", record)
+    contents = {}
+    for name, options in (("linkage", ()), ("regeneration", ("--questions", 60, "--people", 2))):
+        assert run("evaluate", name, *given, *options) == 0
+        contents[name] = json.loads(record.read_text())
+    validate("evaluate-linkage", contents["linkage"])
+    validate("evaluate-regeneration", contents["regeneration"])
+    printed = capsys.readouterr().out
+    assert "pool known" in printed and "border" in printed
+    for name, content in contents.items():
+        keys = {key for part in content.values() if isinstance(part, list) for key in part[0]}
+        names = set(re.findall(r'[`"]([a-z0-9_]+)[`"]', section("json.md", f"veil evaluate {name}")))
+        assert {*content, *keys} <= names
+        systems = {row["system"] for row in content["rows"]}
+        assert systems == {"veil", "BioHashing", "IoM", "PolyProtect", "MLP-Hash", "none", "noise"}
+
+
+@pytest.mark.slow
+def test_distances_are_told_on_demand_alone(people: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A band by default, and no digit of the distance, in print or JSON; both with --exact."""
+    store, faces, told = people / "hall.store", people / "faces.npz", people / "told.json"
+    decoys, who = ("--decoys", people / "others.npz"), ("--person", "ada")
+    assert run("faces", "create", store, *decoys, "--by", "p2s", "--m", 2, "--lifting", "random") == 0
+    assert "share one rotation" in capsys.readouterr().out
+    assert run("faces", "enroll", store, faces, *face(3, 1), *who, *decoys) == 0
+    fitted = ("--face-pairs", people / "pairs.csv", "--fpir", 0.15)
+    assert run("faces", "calibrate", store, faces, *decoys, *fitted) == 0
+    for action, named in (("verify", who), ("identify", ())):
+        for exact in (False, True):
+            capsys.readouterr()
+            flags = ("--exact",) if exact else ()
+            assert run("faces", action, store, faces, *face(3, 2), *named, *decoys, *flags) == 0
+            digits = re.search(r"distance \d\.\d{3}|^\d\.\d{3} accepted", capsys.readouterr().out, re.MULTILINE)
+            assert (digits is not None) is exact
+            assert run("faces", action, store, faces, *face(3, 2), *named, *decoys, *flags, "--json", told) == 0
+            content = json.loads(told.read_text())
+            validate(f"faces-{action}", content)
+            answer = content if action == "verify" else content["candidates"][0]
+            assert answer["band"] in ("clear match", "narrow match") and (answer["score"] is not None) is exact
+
+
+@pytest.mark.slow
 def test_what_does_not_fit_is_refused(people: Path, capsys: pytest.CaptureFixture[str]) -> None:
     store, faces, decoys = people / "door.store", people / "faces.npz", ("--decoys", people / "others.npz")
     assert run("faces", "verify", store, faces, "--person", "a", *decoys) == 1

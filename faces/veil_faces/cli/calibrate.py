@@ -96,8 +96,9 @@ def _threshold(client: FaceClient, faces: Faces, pairs: FacePairs, far: float | 
 
 def _score(client: FaceClient, faces: Faces, enrolled: int, probe: int) -> float:
     """The distance of a probe from a template, of two rows of `faces`."""
-    template = client.template(faces.vectors[enrolled], purpose=PURPOSE, person=faces.names[enrolled], version=1)
-    return float(scores(client.probe(faces.vectors[probe], purpose=PURPOSE, template=template), template)[0])
+    person = faces.names[enrolled]
+    template = client.template(faces.vectors[enrolled], purpose=PURPOSE, person=person, version=1)
+    return float(scores(client.probe(faces.vectors[probe], purpose=PURPOSE, person=person, template=template), template)[0])
 
 
 def _open_set(client: FaceClient, faces: Faces, fpir: float, counts: Sequence[int]) -> OpenSet:
@@ -118,6 +119,11 @@ def print_what_is_needed(arguments: AskedStore, scheme: TemplateScheme) -> None:
         say(arguments, "it verifies once calibrated (veil faces calibrate), and cannot identify (--by p2s or s2s can)")
         return
     needs = ", ".join(f"{people_needed(size, 0.01):,} people for {size:,} templates" for size in (20, 1_000, 10_000))
+    say(
+        arguments,
+        "its templates share one rotation: whoever has a copy of some dozens of them, and the decoys, has the faces; where "
+        "nobody is to be identified, create it --by parallel",
+    )
     say(arguments, f"it identifies once calibrated (veil faces calibrate); to keep strangers to an FPIR of 1 %: {needs}")
 
 

@@ -10,6 +10,7 @@ from veil.cli.common import at_least, say, write_json
 from veil.cli.records import option
 from veil.errors import InputError, NoFace
 from veil.files.photographs.pictures import read_rgb
+from veil_faces.answers import band_of
 from veil_faces.cli.asked_network import chosen_network
 from veil_faces.cli.asked_store import AskedFace, AskedPerson, opened_store
 from veil_faces.files.faces import holds_faces, read_faces
@@ -18,6 +19,7 @@ from veil_faces.template import TemplateScheme, scores
 
 # Faces narrower than this are not enrolled or verified.
 LEAST_PX = 60
+EXACT = "tell distances, not only their bands"
 # Exit code of `verify` and `identify` where nobody is accepted, whatever the reason.
 EXIT_NO = 3
 
@@ -26,8 +28,11 @@ EXIT_NO = 3
 class Verify(AskedFace, AskedPerson):
     """Compare a face with one template. Exit code 0: accepted. Exit code 3: no, whatever the reason: too far, nobody of
     that name, revoked, no face found, several, or one too small; --json says which. 1: the question could not be asked
-    (no threshold, other decoys, a damaged store, an unreadable photograph).
+    (no threshold, other decoys, a damaged store, an unreadable photograph). The answer has a band of the distance, and
+    the distance itself with --exact alone: whoever sees distances of probes of his own solves for the template.
     """
+
+    exact: bool = option(EXACT, default=False)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,6 +43,7 @@ class Identify(AskedFace):
     """
 
     top: int = option("candidates to list (default %(default)s)", default=1, parse=at_least(1))
+    exact: bool = option(EXACT, default=False)
 
 
 def verify(arguments: Verify) -> int:
@@ -46,7 +52,8 @@ def verify(arguments: Verify) -> int:
     store, client = opened_store(arguments)
     if store.threshold is None:
         raise InputError(f"{store.path} has no threshold; fit one with: veil faces calibrate")
-    record: dict[str, object] = {"accepted": False, "reason": None, "score": None, "threshold": store.threshold.distance}
+    limit = store.threshold.distance
+    record: dict[str, object] = {"accepted": False, "reason": None, "band": None, "score": None, "threshold": limit}
     _, templates = store.templates(purpose, person)
     if templates is None:
         return _no(arguments, record, "no template", f"{person!r} has no valid template for {purpose!r}")
@@ -54,9 +61,11 @@ def verify(arguments: Verify) -> int:
         vector = face_vector(arguments, store.scheme)
     except NoFace as error:
         return _no(arguments, record, "no face", str(error))
-    score = float(scores(client.probe(vector, purpose=purpose, template=templates), templates)[0])
-    record["score"], comparison = score, f"distance {score:.3f}, threshold {store.threshold.distance:.3f}"
-    if not score <= store.threshold.distance:
+    score = float(scores(client.probe(vector, purpose=purpose, person=person, template=templates), templates)[0])
+    record["band"] = comparison = str(band_of(score, limit))
+    if arguments.exact:
+        record["score"], comparison = score, f"{comparison}, distance {score:.3f}, threshold {limit:.3f}"
+    if not score <= limit:
         return _no(arguments, record, "distance", comparison)
     write_json(arguments.json, {**record, "accepted": True}, private=True)
     say(arguments, f"accepted: {comparison}")
@@ -87,7 +96,12 @@ def identify(arguments: Identify) -> int:
     probe = client.probe(vector, purpose=purpose)
     nearest = distances.nearest(probe, (templates.origin, templates.basis), min(arguments.top, len(people)))
     best = [
-        {"person": people[row], "score": float(score), "accepted": bool(score <= size.threshold)}
+        {
+            "person": people[row],
+            "band": band_of(float(score), size.threshold),
+            "score": float(score) if arguments.exact else None,
+            "accepted": bool(score <= size.threshold),
+        }
         for row, score in zip(nearest.index[0].tolist(), nearest.distance[0].tolist(), strict=True)
     ]
     accepted = any(item["accepted"] for item in best)
@@ -102,7 +116,8 @@ def identify(arguments: Identify) -> int:
         f"{size.fpir_high:.2%}) by {store.open_set.people} strangers, {store.open_set.asked:.2%} asked",
     )
     for item in best:
-        say(arguments, f"{item['score']:.3f} {'accepted' if item['accepted'] else 'rejected'} {item['person']}")
+        distance = f"{item['score']:.3f} " if arguments.exact else ""
+        say(arguments, f"{distance}{'accepted' if item['accepted'] else 'rejected'} ({item['band']}) {item['person']}")
     return 0 if accepted else EXIT_NO
 
 

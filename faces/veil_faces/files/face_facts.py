@@ -1,4 +1,4 @@
-"""Contents of a face store's file: facts, lines and numbers. The format (version 2, sealed) must not change."""
+"""Contents of a face store's file: facts, lines and numbers. The format (version 3, sealed) must not change."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from veil_faces.identification import OpenSet
 from veil_faces.seal import Line, Sealer
 from veil_faces.template import TemplateScheme
 
-FORMAT = 2
+FORMAT = 3
 SCHEMA = """
 CREATE TABLE facts (key TEXT PRIMARY KEY, value TEXT NOT NULL);
 CREATE TABLE templates (

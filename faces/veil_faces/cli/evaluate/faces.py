@@ -10,7 +10,7 @@ from veil.cli.common import Bar, Commands, at_least, explain, report, say, say_t
 from veil.cli.records import add_record_command, json_file, option
 from veil.mechanisms.profile import Strategy
 from veil.report.tables import Name, Number, Table, fixed, interval, names, numbers, percent
-from veil_faces.cli.evaluate import identification
+from veil_faces.cli.evaluate import identification, linkage
 from veil_faces.cli.evaluate.face_arguments import AskedFaces, AskedPairs
 from veil_faces.files.face_pairs import read_pairs
 from veil_faces.files.faces import identities, read_faces
@@ -69,10 +69,11 @@ class EvaluateHistories(AskedFaces):
 
 
 def register(protocols: Commands) -> None:
-    """Add `veil evaluate faces`, `identification`, `histories` and `protection` to the subparsers `protocols`."""
+    """Add the protocols of this file, of `identification` and of `linkage` to the subparsers `protocols`."""
     summary = "verification by face templates, and a gallery's view of them (Dusmanu et al. 2021, Fig. 4)"
     add_record_command(protocols, "faces", summary, EXAMPLES, EvaluateFaces, _faces)
     identification.register(protocols)
+    linkage.register(protocols)
     summary = "what a server learns that keeps a person's probes (Dusmanu et al. 2021, Sec. 5)"
     add_record_command(protocols, "histories", summary, HISTORY_EXAMPLES, EvaluateHistories, _histories)
     summary = "how linkable and how reversible templates are (ISO/IEC 24745), with and without their key"
