@@ -154,9 +154,9 @@ class FaceClient:
 
         By the scheme's `comparison` it is the rotated descriptor (p2s), a lift among the other half of the decoys (s2s), or the
         subspace through the descriptor along the directions of the `template` of the `person` that it is claimed to fit
-        (parallel). Lifts drawn
-        afresh close in on a person's descriptor one by one; parallel ones leave everything along the template's directions
-        unknown, and are as far from it as the descriptor itself (docs/theory/faces.md, Eq. 2). `label` is as in `template`.
+        (parallel). Lifts drawn afresh close in on a person's descriptor one by one; parallel ones leave everything along the
+        template's directions unknown, and are as far from it as the descriptor itself (docs/theory/faces.md, Eq. 2). `label` is
+        as in `template`.
         Raises InputError if a parallel probe has no person, no template, or several, and for a descriptor of another length.
         """
         if self.scheme.comparison == "p2s":
