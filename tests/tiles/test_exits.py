@@ -83,7 +83,7 @@ def test_guarantees_say_what_each_exit_needs() -> None:
     assert isinstance(guarantee, PerfectPrivacy) and (guarantee.non_colluding, guarantee.of) == (1, 3)
     count, size = made().records.shape
     layout = Layout(records=count, size=size)
-    nothing = np.zeros((layout.rows, 1024), dtype=np.uint32)
+    nothing = np.zeros((layout.rows, 1408), dtype=np.uint32)
     exit = OneServer(layout=layout, seed=SEED, hint=nothing, transport=lambda messages: [])
     assert isinstance(exit.guarantee, ComputationalPrivacy)
     with pytest.raises(InputError, match="two servers"):

@@ -289,7 +289,7 @@ def _answers(host: TileHost, route: str, size: int, queries: Sequence[bytes]) ->
     return host.answers(route, queries, size)
 
 
-def _hint(host: TileHost, served: _Served, facts: OneServerFacts, cache: FolderCache | None) -> UInt32[np.ndarray, "rows 1024"]:
+def _hint(host: TileHost, served: _Served, facts: OneServerFacts, cache: FolderCache | None) -> UInt32[np.ndarray, "rows 1408"]:
     """The hint, as it is kept or downloaded. Raises FileFormatError for another one than the server names."""
     kept = None if cache is None else cache.hint(facts.hint_sha256)
     if kept is not None and hashlib.sha256(kept).hexdigest() == facts.hint_sha256:

@@ -3,5 +3,6 @@
 - `two_servers`: each of k servers XORs a random subset of the records; perfect privacy unless all of them collude.
 - `one_server`: SimplePIR; privacy rests on learning with errors. `layout` chooses how records lie in its `matrix`, with which
   `kernels` multiply; `public_matrix` and `gaussian` are its randomness.
+- `security`: estimated cost of the best known attack, in three counts.
 - `reference`: both, slow and obvious.
 """

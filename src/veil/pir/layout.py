@@ -6,13 +6,12 @@ import math
 from dataclasses import dataclass
 
 from veil.errors import RangeError
+from veil.pir.security import lattice_cost
 
-# Henzinger et al., USENIX Security 2023: 128 bits by the lattice estimator; their table of parameters ends at 2^21 samples.
-DIMENSION = 1024  # n
+DIMENSION = 1408  # n; Henzinger et al., USENIX Security 2023, have 1024, which core-SVP counts below 128 bits
 SIGMA = 6.4
-MOST_SAMPLES = 1 << 21
-SECURITY_BITS = 128.0
-CORE_SVP_BITS = 95.0  # docs/theory/pir.md, Eq. 11: the same attack without what the estimator adds for a sieve's steps
+MOST_SAMPLES = 1 << 21  # where the table of parameters of Henzinger et al. ends
+COST = lattice_cost(dimension=DIMENSION, modulus=1 << 32, sigma=SIGMA)
 STEP = 1 << 24  # Delta = q / p, for q = 2^32 and p = 256: a byte is a symbol
 CENTER = 128  # bytes count from their middle, so that none weighs noise by more
 FAILURE_BITS = 40  # a record is decoded wrongly with probability below 2^-40

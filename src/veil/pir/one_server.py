@@ -8,6 +8,7 @@ hint and its secrets say, and rounds (`decode`).
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Sequence
 from typing import NamedTuple, NoReturn
@@ -18,21 +19,21 @@ from jaxtyping import Int64, UInt8, UInt32
 from veil.errors import PirError, RangeError
 from veil.ldp.guarantee import ComputationalPrivacy
 from veil.pir import gaussian, kernels, public_matrix
-from veil.pir.layout import CENTER, CORE_SVP_BITS, DIMENSION, SECURITY_BITS, SIGMA, STEP, Layout
+from veil.pir.layout import CENTER, COST, DIMENSION, SIGMA, STEP, Layout
 from veil.pir.matrix import Matrix, add_panel, aligned, arranged, products, shares
 from veil.threads import shared
 
 __all__ = ["GUARANTEE", "Matrix", "Pending", "answers", "arranged", "decode", "hint", "queries", "read_hint"]
 
 GUARANTEE = ComputationalPrivacy(
-    assumption=f"learning with errors in dimension {DIMENSION} modulo 2^32, Gaussian noise (sigma {SIGMA}), uniform secret; "
-    f"the lattice estimator's figure by Henzinger et al. 2023, of which core-SVP leaves {CORE_SVP_BITS:g} bits",
-    bits=SECURITY_BITS,
+    assumption=f"{COST.sentence}; learning with errors in dimension {DIMENSION} modulo 2^32, Gaussian noise (sigma {SIGMA}), "
+    "uniform secret",
+    bits=float(math.floor(COST.classical)),
     unit="query",
 )
 
 
-def hint(matrix: Matrix, seed: bytes, threads: int = 1) -> UInt32[np.ndarray, "rows 1024"]:
+def hint(matrix: Matrix, seed: bytes, threads: int = 1) -> UInt32[np.ndarray, "rows 1408"]:
     """The hint: the product of the server's matrix with the public matrix of the seed, modulo 2^32.
 
     It depends on the records and on nothing that a client sends: compute it once a version and publish it with the seed.
@@ -51,7 +52,7 @@ def hint(matrix: Matrix, seed: bytes, threads: int = 1) -> UInt32[np.ndarray, "r
     return np.ascontiguousarray(out[:, : matrix.layout.rows].T)
 
 
-def read_hint(data: bytes, layout: Layout) -> UInt32[np.ndarray, "rows 1024"]:
+def read_hint(data: bytes, layout: Layout) -> UInt32[np.ndarray, "rows 1408"]:
     """A hint from its bytes: rows one after the other, integers of 32 bits with the least byte first.
 
     Raises PirError if they are not as many as the layout says.
@@ -80,7 +81,7 @@ class Held(NamedTuple):
     """Key that decodes a batch of queries: for each, its secret and the sum of its noise."""
 
     layout: Layout
-    secrets: UInt32[np.ndarray, "queries 1024"]
+    secrets: UInt32[np.ndarray, "queries 1408"]
     noise_sums: Int64[np.ndarray, "queries"]
 
 
@@ -156,7 +157,7 @@ def decode(received: Sequence[bytes], pending: Pending, hint: UInt32[np.ndarray,
 
 
 def rounded(
-    received: Sequence[bytes], held: Held, hint: UInt32[np.ndarray, "rows 1024"]
+    received: Sequence[bytes], held: Held, hint: UInt32[np.ndarray, "rows 1408"]
 ) -> tuple[UInt8[np.ndarray, "queries rows"], Int64[np.ndarray, "queries rows"]]:
     """The bytes of each answer, and the noise that was in it (docs/theory/pir.md, Eq. 5)."""
     values = np.stack([np.frombuffer(answer, dtype="<u4") for answer in received]).astype(np.uint32)

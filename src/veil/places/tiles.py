@@ -23,7 +23,7 @@ from veil.tiles.plans import ExitPlan, ServerCosts, TileNumbers, one_server_layo
 
 # Bytes of records that together do not fit into a processor's caches, and take little time.
 SAMPLE_BYTES = 64 << 20
-# The hint takes a thousand times the work of a query.
+# The hint takes more than a thousand times the work of a query.
 HINT_BYTES = 4 << 20
 
 

@@ -106,7 +106,7 @@ class OneServer:
 
     layout: Layout
     seed: bytes
-    hint: UInt32[np.ndarray, "rows 1024"]
+    hint: UInt32[np.ndarray, "rows 1408"]
     transport: Transport
 
     @property

@@ -24,14 +24,17 @@ from veil.errors import FileFormatError, InputError, Remedy, VeilError
 from veil.files.atomic import clear_leftovers, leftovers, new_folder, read_bytes, remove, write_bytes, writing
 from veil.files.tiles import BINARY, JSON, RECORDS, read_manifest, read_records
 from veil.pir import one_server
-from veil.pir.layout import Layout, best_layout
+from veil.pir.layout import DIMENSION, Layout, best_layout
 from veil.pir.public_matrix import SEED_BYTES, new_seed
+from veil.tiles.manifest import Manifest
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 VERSION = re.compile(r"[0-9a-f]{64}")
 FACTS, MATRIX, HINT, VERSIONS = "one_server.json", "matrix.bin", "hint.bin", "versions.json"
 # Devices that read the manifest before a new version came still get tiles of theirs.
 KEPT_VERSIONS = 2
+# Facts that name no dimension are older than this key.
+EARLIER_DIMENSION = 1024
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,6 +53,7 @@ class OneServerFacts:
     def as_json(self) -> dict[str, Any]:
         """The stable record of docs/reference/tiles.md#served."""
         return {
+            "dimension": DIMENSION,
             "parts": self.layout.parts,
             "seed": self.seed.hex(),
             "hint_bytes": self.layout.hint_bytes,
@@ -62,16 +66,24 @@ class OneServerFacts:
 def one_server_facts(value: Any, *, records: int, size: int) -> OneServerFacts:
     """The facts that `OneServerFacts.as_json` wrote, which may come from anyone, for a number of records of one size.
 
-    Raises FileFormatError if they are damaged or of other records.
+    Raises FileFormatError if they are damaged, of other records, or of another dimension than this version of veil has.
     """
     try:
+        dimension = value.get("dimension", EARLIER_DIMENSION)
+        if type(dimension) is not int or dimension != DIMENSION:
+            raise FileFormatError(
+                f"the exit by one server has dimension {dimension!r}, and this version of veil takes {DIMENSION} alone; "
+                "where the dimension is lower, whoever serves the tiles adds them again"
+            )
         parts, seed, digest = value["parts"], bytes.fromhex(value["seed"]), value["hint_sha256"]
         if type(parts) is not int or len(seed) != SEED_BYTES or not VERSION.fullmatch(digest):
             raise ValueError("a value is none of its kind")
         facts = OneServerFacts(layout=Layout(records=records, size=size, parts=parts), seed=seed, hint_sha256=digest)
         if facts.as_json() != {key: value[key] for key in facts.as_json()}:
             raise ValueError("its sizes are of other records")
-    except (KeyError, TypeError, ValueError, VeilError) as error:
+    except FileFormatError:
+        raise
+    except (AttributeError, KeyError, TypeError, ValueError, VeilError) as error:
         raise FileFormatError(f"what is said of the exit by one server is damaged ({error}); ask whoever serves it") from None
     return facts
 
@@ -99,8 +111,10 @@ def add_served(root: Path, name: str, source: Path, *, localizations: int | None
                     shutil.copyfile(source / file, temporary / file)
                 if localizations is not None:
                     _write_one_server(temporary, localizations * manifest.asked, threads)
-        elif localizations is not None and not (target / FACTS).is_file():
+        elif localizations is not None and not _offers_one_server(target, manifest):
             with writing(target):
+                for file in (FACTS, MATRIX, HINT):  # of another dimension, perhaps: whoever reads them now keeps them
+                    (target / file).unlink(missing_ok=True)
                 _write_one_server(target, localizations * manifest.asked, threads)
         known = [manifest.version, *(item for item in versions_of(root, name) if item != manifest.version)]
         write_bytes(root / name / VERSIONS, json.dumps(known[:KEPT_VERSIONS]).encode())
@@ -173,6 +187,14 @@ def read_matrix(folder: Path, layout: Layout) -> one_server.Matrix:
         return one_server.Matrix(layout=layout, words=_mapped(path))
     except (OSError, ValueError, InputError) as error:
         raise FileFormatError(f"cannot use {path} ({error}); add the tiles again") from None
+
+
+def _offers_one_server(folder: Path, manifest: Manifest) -> bool:
+    """Whether a folder holds the exit by one server as this version of veil reads it."""
+    try:
+        return read_one_server(folder, records=len(manifest), size=manifest.record_bytes) is not None
+    except FileFormatError:
+        return False
 
 
 def _mapped(path: Path) -> UInt32[np.ndarray, "words"]:

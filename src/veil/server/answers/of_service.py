@@ -225,6 +225,7 @@ class TwoServersExitJson(TypedDict):
 class OneServerExitJson(TypedDict):
     """Facts of the exit by one server."""
 
+    dimension: Count
     parts: Count
     seed: Digest
     hint_bytes: Count
