@@ -1,7 +1,8 @@
 """Known answers of private retrieval: small databases with all that is drawn, sent and answered, as files of hex strings.
 
-`python -m worlds.retrieval_vectors` in `tests/` writes them anew to the tests of the client in TypeScript, which shares them. Random bytes are a stream of SHAKE-256,
-so that the files are always the same. docs/reference/tiles.md says what the numbers mean.
+`python -m worlds.retrieval_vectors` in `tests/` writes them anew, to the tests of the client in TypeScript, which shares them.
+Random bytes are a stream of SHAKE-256, so that the files are always the same. docs/reference/tiles.md says what the numbers
+mean.
 """
 
 from __future__ import annotations

@@ -28,16 +28,14 @@ def most_columns(size: int) -> int:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Layout:
+class Columns:
     """Records as columns of a matrix of bytes, each cut into `parts` columns; the last part is filled up with zeros.
-
-    More parts make the hint smaller and each fetch dearer: a fetch of one record is `parts` queries.
 
     - `records`: number of records.
     - `size`: bytes of a record.
-    - `parts`: columns of a record, at most one for each byte.
+    - `parts`: columns of a record, at most one for each byte; a fetch of one record is as many queries.
 
-    Raises RangeError for numbers below 1, and for more columns than noise and security allow.
+    Raises RangeError for numbers below 1.
     """
 
     records: int
@@ -50,11 +48,6 @@ class Layout:
                 f"{self.records!r} records of {self.size!r} bytes in {self.parts!r} parts are no database; "
                 "give one record, byte and part or more, and no more parts than bytes"
             )
-        if self.columns > most_columns(self.size):
-            raise RangeError(
-                f"{self.records} records in {self.parts} parts are {self.columns} columns, and records of {self.size} bytes "
-                f"allow at most {most_columns(self.size)}; use fewer parts, or several databases"
-            )
 
     @property
     def rows(self) -> int:
@@ -65,6 +58,26 @@ class Layout:
     def columns(self) -> int:
         """Columns of the matrix: parts of all records."""
         return self.records * self.parts
+
+    def require_columns(self, most: int) -> None:
+        """Raise RangeError for more columns than `most`."""
+        if self.columns > most:
+            raise RangeError(
+                f"{self.records} records in {self.parts} parts are {self.columns} columns, and records of {self.size} bytes "
+                f"allow at most {most}; use fewer parts, or several databases"
+            )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Layout(Columns):
+    """How records lie in the matrix of the exit with a hint. More parts make the hint smaller and each fetch dearer.
+
+    Raises RangeError for numbers below 1, and for more columns than noise and security allow.
+    """
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.require_columns(most_columns(self.size))
 
     @property
     def hint_bytes(self) -> int:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Sequence
-from typing import NamedTuple, NoReturn
+from typing import Generic, NamedTuple, NoReturn, TypeVar
 
 import numpy as np
 from jaxtyping import Int64, UInt8, UInt32
@@ -24,6 +24,8 @@ from veil.pir.matrix import Matrix, add_panel, aligned, arranged, products, shar
 from veil.threads import shared
 
 __all__ = ["GUARANTEE", "Matrix", "Pending", "answers", "arranged", "decode", "hint", "queries", "read_hint"]
+
+Key = TypeVar("Key")
 
 GUARANTEE = ComputationalPrivacy(
     assumption=f"{COST.sentence}; learning with errors in dimension {DIMENSION} modulo 2^32, Gaussian noise (sigma {SIGMA}), "
@@ -85,23 +87,23 @@ class Held(NamedTuple):
     noise_sums: Int64[np.ndarray, "queries"]
 
 
-class Pending:
+class Pending(Generic[Key]):
     """The secrets of queries that were made, until their answers are decoded, once.
 
     Two queries under one secret would tell the server the difference of what they ask for. Therefore secrets are drawn where
     queries are made, no function makes queries from a `Pending`, and it cannot be copied, stored or printed.
     """
 
-    def __init__(self, held: Held) -> None:
+    def __init__(self, held: Key) -> None:
         self._held = [held]
 
-    def peek(self) -> Held:
+    def peek(self) -> Key:
         """The secret. Raises PirError if it was taken."""
         if not self._held:
             raise PirError("these answers were decoded already, and secrets are used once; make new queries")
         return self._held[0]
 
-    def take(self) -> Held:
+    def take(self) -> Key:
         """Return the secret and forget it. Raises PirError if it was taken."""
         held = self.peek()
         self._held.clear()
@@ -114,7 +116,7 @@ class Pending:
         raise TypeError("the secrets of queries cannot be copied or stored: they decode once, on this device")
 
 
-def queries(indices: Sequence[int], layout: Layout, seed: bytes) -> tuple[list[bytes], Pending]:
+def queries(indices: Sequence[int], layout: Layout, seed: bytes) -> tuple[list[bytes], Pending[Held]]:
     """Queries for records by their indices, `parts` of them for each, and the secrets that decode the answers.
 
     All queries have one length, whatever is asked for; secrets and noise are drawn anew from the operating system. The public
@@ -135,7 +137,7 @@ def queries(indices: Sequence[int], layout: Layout, seed: bytes) -> tuple[list[b
     return [vector.astype("<u4").tobytes() for vector in vectors], Pending(held)
 
 
-def decode(received: Sequence[bytes], pending: Pending, hint: UInt32[np.ndarray, "rows dimension"]) -> list[bytes]:
+def decode(received: Sequence[bytes], pending: Pending[Held], hint: UInt32[np.ndarray, "rows dimension"]) -> list[bytes]:
     """The records that were asked for, in the order of their indices. It uses up the secrets.
 
     Raises PirError if the number or the length of answers or the shape of the hint do not fit, or if it was called before.
