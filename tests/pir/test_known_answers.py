@@ -83,3 +83,73 @@ def test_one_server(vector: dict[str, Any]) -> None:
             value = answer[row] - inner - 128 * sum(noise)
             decoded += bytes([(value + 2**23) % Q >> 24])
     assert decoded[: len(vector["records"][0]) // 2] == bytes.fromhex(vector["records"][vector["index"]])
+
+
+PRIME, D = 2147389441, 2048
+
+
+def public(domain: bytes, seed: bytes, number: int) -> list[int]:
+    stream = hashlib.shake_256(domain + seed + number.to_bytes(8, "little")).digest(4 * D + 4096)
+    return [word % 2**31 for word in words(stream) if word % 2**31 < PRIME][:D]
+
+
+def product(left: list[int], right: list[int]) -> list[int]:
+    """The product modulo X^D + 1, by one product of two long integers with a coefficient in each 96 bits."""
+    one, two = (sum((value % PRIME) << 96 * place for place, value in enumerate(factor)) for factor in (left, right))
+    whole = one * two
+    parts = [whole >> 96 * place & (2**96 - 1) for place in range(2 * D)]
+    return [(parts[place] - parts[place + D]) % PRIME for place in range(D)]
+
+
+def at_power(values: list[int], power: int) -> list[int]:
+    """The polynomial at X^power."""
+    out = [0] * D
+    for place, value in enumerate(values):
+        turned = place * power % (2 * D)
+        out[turned % D] += value if turned < D else -value
+    return out
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("vector", vectors("hintless"), ids=lambda vector: vector["records"])
+def test_hintless(vector: dict[str, Any]) -> None:
+    """Oracle: Eq. 13, 16 and 18 of docs/theory/pir.md on integers: queries by digests, and answers by what they decode to."""
+    seed, parts = bytes.fromhex(vector["seed"]), vector["parts"]
+    columns, rows = vector["records"] * parts, -(-vector["size"] // parts)
+    noise = [centered(value, 256) for value in bytes.fromhex(vector["noise"])]
+    key_noise = [centered(value, 256) for value in bytes.fromhex(vector["key_noise"])]
+    decoded = b""
+    for part, (text, digest, answer) in enumerate(
+        zip(vector["secrets"], vector["query_sha256"], vector["answers"], strict=True)
+    ):
+        secret = [value - 1 for value in bytes.fromhex(text)]
+        own, keys = noise[part * columns : (part + 1) * columns], key_noise[part * 10 * D : (part + 1) * 10 * D]
+        masks = [
+            value
+            for block in range(-(-columns // D))
+            for value in product(public(b"veil pir ring columns 1", seed, block), secret)
+        ]
+        wanted = vector["index"] * parts + part
+        sent = [
+            mask + error + (PRIME - 1) // 256 * (at == wanted) for at, (mask, error) in enumerate(zip(masks, own, strict=False))
+        ]
+        assert len(sent) == columns
+        for number in range(10):
+            turned = at_power(secret, 5 if number < 5 else -1)
+            mask = product(public(b"veil pir ring keys 1", seed, number), secret)
+            sent += [
+                masked + error + 2 ** (6 + 5 * (number % 5)) * value
+                for masked, error, value in zip(mask, keys[number * D : (number + 1) * D], turned, strict=True)
+            ]
+        assert hashlib.sha256(b"".join((value % PRIME).to_bytes(4, "little") for value in sent)).hexdigest() == digest
+        received = words(answer)
+        assert len(received) == -(-rows // D) * D
+        middle = round(2**18 * 128 * sum(own) / PRIME)
+        for block in range(0, len(received), D):
+            opened = product([word % 2**18 for word in received[block : block + D]], secret)
+            values = [
+                (word >> 18) * 16 - centered(mask, PRIME) - middle for word, mask in zip(received[block:], opened, strict=False)
+            ]
+            decoded += bytes((value + 512) % 2**18 >> 10 for value in values[: rows - block])
+    record = b"".join(decoded[part * rows : (part + 1) * rows] for part in range(parts))[: vector["size"]]
+    assert record == bytes.fromhex(vector["record"])

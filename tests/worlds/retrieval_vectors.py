@@ -17,7 +17,8 @@ from unittest import mock
 
 import numpy as np
 
-from veil.pir import gaussian, one_server, two_servers
+from veil.pir import gaussian, hintless, one_server, two_servers
+from veil.pir.hintless_layout import HintlessLayout
 from veil.pir.layout import DIMENSION, Layout
 
 FOLDER = Path(__file__).parents[2] / "clients" / "typescript" / "tests" / "retrieval"
@@ -31,17 +32,22 @@ def stream(name: str) -> Callable[[int], bytes]:
 
 
 @contextmanager
-def planted_randomness(name: str) -> Iterator[list[bytes]]:
-    """Give the protocols a stream in place of the operating system's generator; gathers what they take."""
-    source, taken = stream(name), []
+def planted_randomness(name: str) -> Iterator[tuple[list[bytes], list[int]]]:
+    """Give the protocols a stream in place of the system's generator; gathers the bytes and the noise that they take."""
+    source, taken, noise = stream(name), [], []
     sample = gaussian.sample
+
+    def sampled(count: int) -> np.ndarray:
+        drawn = sample(count, source)
+        noise.extend(drawn.tolist())
+        return drawn
 
     def draw(count: int) -> bytes:
         taken.append(source(count))
         return taken[-1]
 
-    with mock.patch("os.urandom", draw), mock.patch.object(gaussian, "sample", lambda count: sample(count, source)):
-        yield taken
+    with mock.patch("os.urandom", draw), mock.patch.object(gaussian, "sample", sampled):
+        yield taken, noise
 
 
 def database(name: str, records: int, size: int) -> np.ndarray:
@@ -61,7 +67,7 @@ def of_two_servers() -> list[dict[str, Any]]:
     vectors = []
     for servers, records, index in ((2, 7, 4), (2, 16, 15), (3, 19, 0)):
         data = database(f"two servers {records}", records, 5)
-        with planted_randomness(f"two servers {servers} {records}") as random:
+        with planted_randomness(f"two servers {servers} {records}") as (random, _):
             queries = two_servers.queries(index, records, servers)
         vectors.append(
             {
@@ -82,7 +88,7 @@ def of_one_server() -> list[dict[str, Any]]:
         data = database(f"one server {records}", records, size)
         layout = Layout(records=records, size=size, parts=parts)
         matrix = one_server.arranged(data, layout)
-        with planted_randomness(f"one server {records}") as random:
+        with planted_randomness(f"one server {records}") as (random, _):
             queries, pending = one_server.queries([index], layout, SEED)
         secrets = np.frombuffer(b"".join(random), dtype="<u4").reshape(-1, DIMENSION)
         assert np.array_equal(secrets, pending.peek().secrets)
@@ -102,7 +108,40 @@ def of_one_server() -> list[dict[str, Any]]:
     return vectors
 
 
-MAKERS: dict[str, Callable[[], list[dict[str, Any]]]] = {"two_servers": of_two_servers, "one_server": of_one_server}
+def of_hintless() -> list[dict[str, Any]]:
+    """Fetches from one server without a hint: in one block of columns and rows, and in two of each."""
+    vectors = []
+    for records, size, parts, index in ((5, 7, 1, 3), (1030, 4100, 2, 1029)):
+        data = database(f"hintless {records}", records, size)
+        layout = HintlessLayout(records=records, size=size, parts=parts)
+        matrix = hintless.arranged(data, layout)
+        made = hintless.prepared(matrix, layout, SEED)
+        with planted_randomness(f"hintless {records}") as (_, noise):
+            queries, pending = hintless.queries([index], layout, SEED)
+        cut = parts * layout.columns
+        vectors.append(
+            {
+                "records": records,
+                "size": size,
+                "parts": parts,
+                "seed": SEED.hex(),
+                "index": index,
+                "record": data[index].tobytes().hex(),
+                "secrets": hexed([(secret + 1).astype(np.uint8).tobytes() for secret in pending.peek().secrets]),
+                "noise": np.array(noise[:cut]).astype(np.int8).tobytes().hex(),
+                "key_noise": np.array(noise[cut:]).astype(np.int8).tobytes().hex(),
+                "query_sha256": [hashlib.sha256(query).hexdigest() for query in queries],
+                "answers": hexed(hintless.answers(matrix, made, layout, queries)),
+            }
+        )
+    return vectors
+
+
+MAKERS: dict[str, Callable[[], list[dict[str, Any]]]] = {
+    "two_servers": of_two_servers,
+    "one_server": of_one_server,
+    "hintless": of_hintless,
+}
 
 
 def written(name: str) -> str:
