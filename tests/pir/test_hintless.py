@@ -27,7 +27,7 @@ from veil.pir.hintless_layout import (
     packing_deviation,
 )
 from veil.pir.layout import CENTER, SIGMA
-from veil.pir.packing import Prepared, packed
+from veil.pir.packing import PreparedPacking, packed
 from veil.pir.ring import DEGREE, MODULUS, residues, ring
 from worlds import generator
 
@@ -42,7 +42,7 @@ def database(records: int, size: int) -> np.ndarray:
     return data
 
 
-def served(data: np.ndarray, degree: int, parts: int = 1) -> tuple[HintlessLayout, hintless.Matrix, Prepared]:
+def served(data: np.ndarray, degree: int, parts: int = 1) -> tuple[HintlessLayout, hintless.Matrix, PreparedPacking]:
     layout = HintlessLayout(records=data.shape[0], size=data.shape[1], parts=parts, degree=degree)
     matrix = hintless.arranged(data, layout)
     return layout, matrix, hintless.prepared(matrix, layout, SEED)
@@ -172,7 +172,7 @@ def test_public_digits_weigh_noise_as_random_ones_do(degree: int) -> None:
     assert squares.max() < HEURISTIC**2 * expected
 
 
-def _linear_part(keys: np.ndarray, made: Prepared) -> np.ndarray:
+def _linear_part(keys: np.ndarray, made: PreparedPacking) -> np.ndarray:
     """Sums over keys of the squares of what packing takes away for them, centered, for each place."""
     degree = keys.shape[-1]
     base = ring(degree)

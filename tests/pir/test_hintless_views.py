@@ -19,7 +19,7 @@ LAYOUT = HintlessLayout(records=100, size=1, degree=DEGREE)
 INDICES = (5, 90)
 
 
-def words(index: int, count: int) -> tuple[np.ndarray, hintless.Pending[hintless.Held]]:
+def words(index: int, count: int) -> tuple[np.ndarray, hintless.Pending[hintless.HintlessHeld]]:
     """So many queries for an index, as the server reads them, and their secrets."""
     messages, pending = hintless.queries([index] * count, LAYOUT, SEED)
     return np.stack([np.frombuffer(message, dtype="<u4") for message in messages]).astype(np.uint32), pending
@@ -80,7 +80,7 @@ def test_linear_algebra_finds_the_index_only_without_noise(monkeypatch: pytest.M
     assert attacked(real) == []
 
 
-def noise_in(seen: np.ndarray, pending: hintless.Pending[hintless.Held], index: int) -> np.ndarray:
+def noise_in(seen: np.ndarray, pending: hintless.Pending[hintless.HintlessHeld], index: int) -> np.ndarray:
     """The noise of queries and of their keys, from the secrets that only the device has."""
     base, out = ring(DEGREE), []
     for query, secret in zip(seen, pending.peek().secrets, strict=True):

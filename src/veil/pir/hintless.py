@@ -21,11 +21,11 @@ from veil.pir.hintless_layout import COST, DIGITS, GADGET, PUBLIC_BITS, STEP, Hi
 from veil.pir.layout import CENTER, SIGMA
 from veil.pir.matrix import Matrix, arranged, shares
 from veil.pir.one_server import Pending
-from veil.pir.packing import Prepared, packed, prepared, public_columns, public_keys
+from veil.pir.packing import PreparedPacking, packed, prepared, public_columns, public_keys
 from veil.pir.ring import DEGREE, MODULUS, centered, residues, ring, ternary
 from veil.threads import shared
 
-__all__ = ["GUARANTEE", "Matrix", "Prepared", "answers", "arranged", "decode", "prepared", "queries"]
+__all__ = ["GUARANTEE", "Matrix", "PreparedPacking", "answers", "arranged", "decode", "prepared", "queries"]
 
 GUARANTEE = ComputationalPrivacy(
     assumption=f"{COST.sentence}; ring learning with errors in degree {DEGREE} modulo {MODULUS}, Gaussian noise "
@@ -35,7 +35,7 @@ GUARANTEE = ComputationalPrivacy(
 )
 
 
-class Held(NamedTuple):
+class HintlessHeld(NamedTuple):
     """Key that decodes a batch of queries: for each, its secret and the sum of its noise."""
 
     layout: HintlessLayout
@@ -43,7 +43,7 @@ class Held(NamedTuple):
     noise_sums: Int64[np.ndarray, "queries"]
 
 
-def queries(indices: Sequence[int], layout: HintlessLayout, seed: bytes) -> tuple[list[bytes], Pending[Held]]:
+def queries(indices: Sequence[int], layout: HintlessLayout, seed: bytes) -> tuple[list[bytes], Pending[HintlessHeld]]:
     """Queries for records by their indices, `parts` of them for each, and the secrets that decode the answers.
 
     All queries have one length, whatever is asked for; secrets and noise are drawn anew from the operating system. A query is
@@ -64,7 +64,7 @@ def queries(indices: Sequence[int], layout: HintlessLayout, seed: bytes) -> tupl
         some += base.polynomials(base.products(transforms, base.transformed(public)))[:, : some.shape[1]]
     vectors[np.arange(len(wanted)), wanted] += STEP
     keys = [_keys(secret, transform, seed) for secret, transform in zip(secrets, transforms, strict=True)]
-    held = Held(layout=layout, secrets=secrets, noise_sums=noise.sum(axis=1))
+    held = HintlessHeld(layout=layout, secrets=secrets, noise_sums=noise.sum(axis=1))
     parts = zip(residues(vectors), keys, strict=True)
     return [np.concatenate([vector, key.ravel()]).astype("<u4").tobytes() for vector, key in parts], Pending(held)
 
@@ -94,7 +94,9 @@ def automorphism(values: Int64[np.ndarray, "degree"], power: int) -> Int64[np.nd
     return out
 
 
-def answers(matrix: Matrix, made: Prepared, layout: HintlessLayout, messages: Sequence[bytes], threads: int = 1) -> list[bytes]:
+def answers(
+    matrix: Matrix, made: PreparedPacking, layout: HintlessLayout, messages: Sequence[bytes], threads: int = 1
+) -> list[bytes]:
     """The answer to each query, from one pass over the matrix and over what was prepared, by a number of threads.
 
     Raises PirError for a query of another length or with integers of q or more.
@@ -137,7 +139,7 @@ def exact_products(
     return (out[:, : matrix.layout.rows] % np.uint64(MODULUS)).astype(np.uint32)
 
 
-def decode(received: Sequence[bytes], pending: Pending[Held]) -> list[bytes]:
+def decode(received: Sequence[bytes], pending: Pending[HintlessHeld]) -> list[bytes]:
     """The records that were asked for, in the order of their indices. It uses up the secrets.
 
     Raises PirError if the number or the length of answers do not fit, or if it was called before. A server that lies gives
@@ -157,7 +159,7 @@ def decode(received: Sequence[bytes], pending: Pending[Held]) -> list[bytes]:
 
 
 def rounded(
-    received: Sequence[bytes], held: Held
+    received: Sequence[bytes], held: HintlessHeld
 ) -> tuple[UInt8[np.ndarray, "queries rows"], Int64[np.ndarray, "queries rows"]]:
     """The bytes of each answer, and the noise that was in it, in units of q / 2^18 (docs/theory/pir.md, Eq. 18)."""
     layout, unit = held.layout, 1 << PUBLIC_BITS

@@ -59,6 +59,11 @@ class Columns:
         """Columns of the matrix: parts of all records."""
         return self.records * self.parts
 
+    @property
+    def query_bytes(self) -> int:
+        """Bytes of one of the `parts` queries of a fetch."""
+        return 4 * self.columns
+
     def require_columns(self, most: int) -> None:
         """Raise RangeError for more columns than `most`."""
         if self.columns > most:
@@ -83,11 +88,6 @@ class Layout(Columns):
     def hint_bytes(self) -> int:
         """Bytes of the hint, which a client downloads once for a version of the records."""
         return 4 * self.rows * DIMENSION
-
-    @property
-    def query_bytes(self) -> int:
-        """Bytes of one of the `parts` queries of a fetch."""
-        return 4 * self.columns
 
     @property
     def answer_bytes(self) -> int:

@@ -18,7 +18,7 @@ from veil.pir import ring_kernels
 from veil.pir.hintless_layout import DIGITS, GADGET, PUBLIC_BITS, SECRET_BITS, HintlessLayout
 from veil.pir.matrix import Matrix
 from veil.pir.ring import MODULUS, Ring, expanded, ring
-from veil.pir.ring_kernels import Steps
+from veil.pir.ring_kernels import PackingSteps
 from veil.threads import shared
 
 COLUMNS_DOMAIN, KEYS_DOMAIN = b"veil pir ring columns 1", b"veil pir ring keys 1"
@@ -27,7 +27,7 @@ PLACES = 256  # of a transform whose sums stay in the nearest cache while the di
 _CHUNK = 8  # words of four rows whose products with the public polynomials are added up at a time
 
 
-class Prepared(NamedTuple):
+class PreparedPacking(NamedTuple):
     """What the server computes once for a version of the records.
 
     - `seed`, 32 bytes: of the public polynomials.
@@ -42,12 +42,12 @@ class Prepared(NamedTuple):
 
 
 @cache
-def steps(degree: int) -> Steps:
+def steps(degree: int) -> PackingSteps:
     """The steps of packing: along the powers of 5 from the highest down, then along their negatives, then from -1 to 1."""
     half = degree // 2
     turns = [*range(half - 2, -1, -1)]
     sides, which = [0] * len(turns) + [1] * len(turns) + [0], [0] * 2 * len(turns) + [1]
-    return Steps(*(np.array(values, dtype=np.int64) for values in (sides, [*turns, *turns, 0], which)))
+    return PackingSteps(*(np.array(values, dtype=np.int64) for values in (sides, [*turns, *turns, 0], which)))
 
 
 def public_columns(seed: bytes, layout: HintlessLayout) -> Iterator[UInt32[np.ndarray, "1 degree"]]:
@@ -68,7 +68,7 @@ def doubled(transforms: UInt32[np.ndarray, "*keys degree"]) -> UInt32[np.ndarray
     return np.concatenate([halves, halves], axis=-1)
 
 
-def prepared(matrix: Matrix, layout: HintlessLayout, seed: bytes, threads: int = 1) -> Prepared:
+def prepared(matrix: Matrix, layout: HintlessLayout, seed: bytes, threads: int = 1) -> PreparedPacking:
     """Prepare answers. It depends on the records and on nothing that a client sends.
 
     Raises InputError for the matrix of another layout and RangeError for a seed that is not 32 bytes.
@@ -78,9 +78,7 @@ def prepared(matrix: Matrix, layout: HintlessLayout, seed: bytes, threads: int =
     base, degree = ring(layout.degree), layout.degree
     keys = doubled(base.transformed(public_keys(seed, degree)))[0]
     columns = np.concatenate([base.transformed(column) for column in public_columns(seed, layout)])
-    places = min(PLACES, degree // 2)
-    digits = np.empty((layout.blocks, degree // places, degree - 1, DIGITS, places), dtype=np.uint32)
-    public = np.empty((layout.blocks, degree), dtype=np.uint32)
+    public, digits = (np.empty(shape, dtype=np.uint32) for shape in prepared_shapes(layout))
 
     def work(block: int) -> None:
         values = base.transformed(_hints(matrix, base, columns, block).T.copy())
@@ -90,7 +88,14 @@ def prepared(matrix: Matrix, layout: HintlessLayout, seed: bytes, threads: int =
         public[block] = switched(base.polynomials(rest)[0], PUBLIC_BITS)
 
     list(shared(work, range(layout.blocks), threads))
-    return Prepared(seed=seed, digits=digits, public=public)
+    return PreparedPacking(seed=seed, digits=digits, public=public)
+
+
+def prepared_shapes(layout: HintlessLayout) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Shapes of the public part of answers and of the digits."""
+    places = min(PLACES, layout.degree // 2)
+    tiles = layout.degree // places
+    return (layout.blocks, layout.degree), (layout.blocks, tiles, layout.degree - 1, DIGITS, places)
 
 
 def _hints(
@@ -124,7 +129,7 @@ def _hints(
 def packed(
     values: UInt32[np.ndarray, "queries rows"],
     keys: UInt32[np.ndarray, "queries keys degree"],
-    made: Prepared,
+    made: PreparedPacking,
     threads: int = 1,
 ) -> UInt32[np.ndarray, "queries words"]:
     """The words of each answer: 18 bits of the public part below 14 bits of the part that only the query's secret opens.

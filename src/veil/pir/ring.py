@@ -15,7 +15,7 @@ from jaxtyping import Int64, UInt32
 
 from veil.errors import RangeError
 from veil.pir.public_matrix import SEED_BYTES
-from veil.pir.ring_kernels import LATE, Factors, Tables, transform, untransform
+from veil.pir.ring_kernels import LATE, Factors, TransformTables, transform, untransform
 
 MODULUS = 2_147_389_441  # q: prime, 1 modulo 2^12, and just below 2^31
 DEGREE = 2048  # d
@@ -33,7 +33,7 @@ class Ring:
     """
 
     degree: int
-    tables: Tables
+    tables: TransformTables
 
     def transformed(self, values: UInt32[np.ndarray, "batch degree"]) -> UInt32[np.ndarray, "batch degree"]:
         """The transform of each polynomial."""
@@ -70,7 +70,7 @@ def ring(degree: int = DEGREE) -> Ring:
     order = [place % LATE * (degree // LATE) + place // LATE for place in places]
     return Ring(
         degree=degree,
-        tables=Tables(
+        tables=TransformTables(
             modulus=np.uint32(MODULUS),
             forth=_factors(roots, 1),
             back=_factors(inverses, pow(degree, -1, MODULUS)),

@@ -33,7 +33,7 @@ class Factors(NamedTuple):
     last: UInt32[np.ndarray, "2"]
 
 
-class Tables(NamedTuple):
+class TransformTables(NamedTuple):
     """Constants of a ring: q, the factors of both transforms, and where in the transposed copy each value stands."""
 
     modulus: np.uint32
@@ -42,7 +42,7 @@ class Tables(NamedTuple):
     order: Int64[np.ndarray, "degree"]
 
 
-class Steps(NamedTuple):
+class PackingSteps(NamedTuple):
     """The automorphisms of the secret after each step of packing: 5^turn or -5^turn, and the key that leads there.
 
     - `sides`: 0 for 5^turn, 1 for -5^turn.
@@ -104,7 +104,9 @@ def _back(
 
 
 @compiled
-def transform(values: UInt32[np.ndarray, "batch degree"], tables: Tables, out: UInt32[np.ndarray, "batch degree"]) -> None:
+def transform(
+    values: UInt32[np.ndarray, "batch degree"], tables: TransformTables, out: UInt32[np.ndarray, "batch degree"]
+) -> None:
     """Put the transform of each row into `out`. It destroys the rows."""
     modulus, factors = tables.modulus, tables.forth
     degree = values.shape[1]
@@ -134,7 +136,9 @@ def transform(values: UInt32[np.ndarray, "batch degree"], tables: Tables, out: U
 
 
 @compiled
-def untransform(values: UInt32[np.ndarray, "batch degree"], tables: Tables, out: UInt32[np.ndarray, "batch degree"]) -> None:
+def untransform(
+    values: UInt32[np.ndarray, "batch degree"], tables: TransformTables, out: UInt32[np.ndarray, "batch degree"]
+) -> None:
     """Put the polynomial of each row, a transform, into `out`."""
     modulus, factors = tables.modulus, tables.back
     degree = values.shape[1]
@@ -218,7 +222,7 @@ def add_turned(
 @compiled
 def add_switched(
     digits: UInt32[np.ndarray, "tiles steps digits places"],
-    steps: Steps,
+    steps: PackingSteps,
     keys: UInt32[np.ndarray, "queries 2 digits 2 degree"],
     wrap: np.uint64,
     out: UInt64[np.ndarray, "queries degree"],
@@ -276,10 +280,10 @@ def _term(values: UInt32[np.ndarray, "degree degree"], side: int, turn: int, out
 @compiled
 def collapse(
     values: UInt32[np.ndarray, "degree degree"],
-    steps: Steps,
+    steps: PackingSteps,
     keys: UInt32[np.ndarray, "2 digits 2 degree"],
     gadget: Gadget,
-    tables: Tables,
+    tables: TransformTables,
     wrap: np.uint64,
     digits: UInt32[np.ndarray, "tiles steps digits places"],
     out: UInt32[np.ndarray, "degree"],
