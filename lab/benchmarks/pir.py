@@ -8,11 +8,15 @@ and `16 queries` are passes of SimplePIR's server, `two servers` of theirs (whic
 chooses): the bytes of all records times the number of queries in a second. `in cache` is the same kernel on 1 MiB again and
 again, which reads no memory. `hint` is the bytes of records whose hint is computed in a second, with the public matrix.
 
+`hintless` is a query to a server without a hint: a product modulo a prime of 31 bits, and the sum of products that packs the
+answer, over digits for all rows. They are random here, as no time depends on them. `hintless preparation` is the bytes of
+records for which a server computes in a second what it keeps: measured with 2,048 rows, in 1 column and in 4,096.
+
 Records are read in pieces of 4 MiB, all pieces by one kernel and then by the next, several times over; a pass counts the best
 time of each piece, so that what other programs took is left out where they left a piece alone once. `client` is processor time
 of the calls.
 
-The last line is one JSON object.
+It prints tables for a record, and as the last line one JSON object.
 """
 
 from __future__ import annotations
@@ -21,16 +25,20 @@ import argparse
 import json
 import platform
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from veil.compiled import compiled
-from veil.pir import kernels, one_server, public_matrix, two_servers
+from veil.pir import hintless, kernels, one_server, public_matrix, ring_kernels, two_servers
+from veil.pir.hintless_layout import DIGITS, HintlessLayout
 from veil.pir.layout import DIMENSION, STEP, Layout
 from veil.pir.matrix import Matrix, add_panel, aligned
+from veil.pir.packing import PreparedPacking, packed, prepared_shapes
+from veil.pir.ring import DEGREE, MODULUS
 from veil.pir.two_servers import BLOCK_BYTES
 
 PIECE_BYTES = 1 << 22
@@ -38,10 +46,11 @@ BATCH = 16
 CACHED_GROUPS = 256  # words of four rows that are multiplied in the cache: 1 MiB
 HINT_GROUPS, HINT_VECTORS = 128, 64  # words of four rows, and columns of the public matrix, of a piece of the hint
 # GB/s and MB/s a core of the authors' Go code, on an AWS c5n.metal, and what was asked of veil.
-PUBLISHED = {"one query GB/s": (10, 13), "hint MB/s": 3.7}
-WANTED = {"one query of sum": 0.8, "16 queries to one": 4.0, "hint to published": 10.0}
+PUBLISHED: dict[str, Any] = {"one query GB/s": (10, 13), "hint MB/s": 3.7}
+WANTED = {"one query of sum": 0.8, "16 queries to one": 4.0, "hint to published": 10.0, "hintless, one query GB/s": 1.0}
 
 
+CLIENT = ("client query", "client decode")
 Works = list[Callable[[], object]]
 
 
@@ -128,6 +137,7 @@ def server(layout: Layout, words: np.ndarray, repetitions: int) -> dict[str, flo
     panel = next(matrix.panels())[1]
     expand: dict[str, Works] = {"expansion": [lambda: next(public_matrix.blocks(bytes(32), kernels.PANEL))]}
     works = passes(matrix) | in_cache(panel) | xors(words.view(np.uint8).reshape(layout.records, layout.size)) | expand
+    works |= packing_passes(HintlessLayout(records=layout.records, size=layout.size), matrix)
     took, gigabytes = best_passes(works, repetitions), words.nbytes / 1e9
     hint = took["hint"] * words.nbytes / panel[:HINT_GROUPS].nbytes + took["expansion"] * layout.columns / kernels.PANEL
     return {
@@ -138,6 +148,67 @@ def server(layout: Layout, words: np.ndarray, repetitions: int) -> dict[str, flo
         "two servers, one query GB/s": gigabytes / took["xor one"],
         "two servers, 16 queries GB/s": BATCH * gigabytes / took["xor batch"],
         "hint MB/s": 1e3 * gigabytes / hint,
+        "hintless, product GB/s": gigabytes / took["hintless product"],
+        "hintless, packing s": took["hintless packing"],
+        "hintless, one query GB/s": gigabytes / (took["hintless product"] + took["hintless packing"]),
+    }
+
+
+def packing_passes(layout: HintlessLayout, matrix: Matrix) -> dict[str, Works]:
+    """Passes of the hintless server: over the matrix in pieces, and over the digits of each polynomial of an answer."""
+    random = np.random.default_rng(4)
+    halves = random.integers(0, 1 << 15, (1, 2, layout.columns), dtype=np.uint32)
+    out = np.zeros((1, 4 * matrix.groups), dtype=np.uint64)
+    works: dict[str, Works] = {"hintless product": [], "hintless packing": []}
+    for columns, panel in matrix.panels():
+        piece, step = np.ascontiguousarray(halves[:, :, columns]), PIECE_BYTES // (4 * panel.shape[1])
+        for first in range(0, matrix.groups, step):
+            rows = out[:, 4 * first : 4 * (first + step)]
+            works["hintless product"].append(partial(ring_kernels.add_exact_products, panel[first : first + step], piece, rows))
+    public, shape = prepared_shapes(layout)
+    digits = random.integers(0, MODULUS, shape[1:], dtype=np.uint32)
+    keys = random.integers(0, MODULUS, (1, 2 * DIGITS, layout.degree), dtype=np.uint32)
+    values = random.integers(0, MODULUS, (1, layout.degree), dtype=np.uint32)
+    for _ in range(layout.blocks):
+        part = np.zeros((1, *public[1:]), dtype=np.uint32)
+        made = PreparedPacking(seed=bytes(32), digits=digits.copy()[None], public=part)
+        works["hintless packing"].append(partial(packed, values, keys, made))
+    return works
+
+
+def preparation(layout: HintlessLayout) -> dict[str, float]:
+    """Seconds that a server takes once for what it keeps, and bytes of records a second."""
+    seconds = []
+    for columns in (1, 4096):
+        few = HintlessLayout(records=columns, size=DEGREE)
+        matrix = hintless.arranged(np.full((columns, DEGREE), 7, dtype=np.uint8), few)
+        hintless.prepared(matrix, few, bytes(32))
+        times = []
+        for _ in range(3):
+            start = time.perf_counter()
+            hintless.prepared(matrix, few, bytes(32))
+            times.append(time.perf_counter() - start)
+        seconds.append(min(times))
+    once, whole = seconds
+    total = layout.blocks * once + layout.records * layout.size * (whole - once) / (4095 * DEGREE)
+    return {"hintless preparation s": total, "hintless preparation MB/s": layout.records * layout.size / total / 1e6}
+
+
+def hintless_client(layout: HintlessLayout) -> dict[str, float]:
+    """Processor seconds of a client's calls for one record, and bytes."""
+    hintless.queries([0], HintlessLayout(records=1, size=1), bytes(32))  # compiles
+    times = [time.process_time()]
+    messages, pending = hintless.queries([5], layout, bytes(32))
+    times.append(time.process_time())
+    hintless.decode([bytes(layout.answer_bytes)] * len(messages), pending)  # the time does not hang on what it holds
+    times.append(time.process_time())
+    asking, decoding = np.diff(times).tolist()
+    return {
+        "hintless client query s": asking,
+        "hintless client decode s": decoding,
+        "hintless query bytes": layout.parts * layout.query_bytes,
+        "hintless answer bytes": layout.parts * layout.answer_bytes,
+        "hintless kept bytes": layout.server_bytes,
     }
 
 
@@ -201,21 +272,95 @@ def main() -> None:
     layout = Layout(records=arguments.records, size=arguments.size)
     words = aligned((layout.columns * layout.size // 4,))
     words[:] = np.random.default_rng(0).integers(0, 1 << 32, len(words), dtype=np.uint32)
-    result: dict[str, object] = {"processor": processor(), "bytes": words.nbytes}
+    result: dict[str, Any] = {"processor": processor(), "bytes": words.nbytes}
     rates = server(layout, words, arguments.repetitions)
     ratios = {
         "one query of sum": rates["one query GB/s"] / rates["sum GB/s"],
         "16 queries to one": rates["16 queries GB/s"] / rates["one query GB/s"],
-        "hint to published": rates["hint MB/s"] / float(PUBLISHED["hint MB/s"]),  # type: ignore[arg-type]
+        "hintless to one query": rates["hintless, one query GB/s"] / rates["one query GB/s"],
+        "hint to published": rates["hint MB/s"] / PUBLISHED["hint MB/s"],
     }
-    result |= rates | ratios | client(layout, words) | (noise(arguments.noise) if arguments.noise else {})
-    for name, value in result.items():
-        wanted = f"   (wanted: {WANTED[name]:g})" if name in WANTED else ""
-        print(f"{name:36} {value:.4g}{wanted}" if isinstance(value, float) else f"{name:36} {value}{wanted}")
-    print(
-        f"published, Go on an AWS c5n.metal: one query {PUBLISHED['one query GB/s']} GB/s, hint {PUBLISHED['hint MB/s']} MB/s"
-    )
+    packs = HintlessLayout(records=arguments.records, size=arguments.size)
+    result |= rates | ratios | client(layout, words) | preparation(packs) | hintless_client(packs)
+    if arguments.noise:
+        result |= noise(arguments.noise)
+    for lines in tables(result, arguments.records, arguments.size):
+        print("\n".join(lines), end="\n\n")
+    for name, least in WANTED.items():
+        print(f"{name}: {result[name]:.3g}, wanted {least:g}")
     print(json.dumps(result | {"published": PUBLISHED}))
+
+
+def tables(result: dict[str, Any], records: int, size: int) -> Iterator[list[str]]:
+    """Markdown tables of what was measured: passes of servers, costs of a fetch, and noise."""
+    low, high = PUBLISHED["one query GB/s"]
+    total, one, batch, packs, two, two_batch = (
+        result[f"{name} GB/s"]
+        for name in (
+            "sum",
+            "one query",
+            "16 queries",
+            "hintless, one query",
+            "two servers, one query",
+            "two servers, 16 queries",
+        )
+    )
+    yield table(
+        ("pass over all records", "GB/s, times queries", "against"),
+        ("plain sum of 64-bit integers", f"{total:.1f}", ""),
+        (
+            "one server, one query",
+            f"{one:.1f}",
+            f"{one / total:.2f} of the sum; SimplePIR's Go code {low} to {high} on a c5n.metal",
+        ),
+        ("one server, 16 queries", f"{batch:.0f}", f"{batch / one:.1f} times one query"),
+        ("the same 16 on 1 MiB in the cache", f"{result['16 queries in cache GB/s']:.0f}", ""),
+        ("hintless, one query", f"{packs:.1f}", f"{packs / one:.2f} of one query with a hint"),
+        ("two servers, one query each", f"{two:.0f}", f"{two / total:.1f} times the sum, as a query reads half of the records"),
+        ("two servers, 16 queries each", f"{two_batch:.0f}", f"{two_batch / two:.1f} times one query"),
+    )
+    up, down, hint, kept = (
+        sized(result[f"{name} bytes"]) for name in ("hintless query", "hintless answer", "hint", "hintless kept")
+    )
+    seconds = {name: f"{result[f'{name} s']:.2g}" for name in (*CLIENT, *(f"hintless {name}" for name in CLIENT))}
+    yield table(
+        ("cost", "one server", "hintless", "two servers"),
+        ("query, up", sized(result["query bytes"]), up, f"{sized((records + 7) // 8)} to each"),
+        ("answer, down", sized(result["answer bytes"]), down, f"{sized(size)} from each"),
+        ("hint, down once", hint, "-", "-"),
+        ("kept by the server beside the records", hint, kept, "-"),
+        ("prepared by a core, MB/s", f"{result['hint MB/s']:.0f}", f"{result['hintless preparation MB/s']:.0f}", "-"),
+        (
+            "seconds of the device for a query",
+            seconds["client query"],
+            seconds["hintless client query"],
+            f"{result['client two-server query s']:.2g}",
+        ),
+        ("seconds of the device for decoding", seconds["client decode"], seconds["hintless client decode"], "-"),
+    )
+    measured = {"records": f"{sized(records * size)}, {records:,} of {sized(size)}", "machine": result["processor"]}
+    if "queries" in result:
+        measured |= {
+            "queries to 1,000 records of 32 bytes, with a hint": f"{result['queries']:,}",
+            "wrong bytes": f"{result['wrong bytes']}",
+            "worst noise, of what decoding bears": f"{100 * result['worst noise of what decoding bears']:.1f} %",
+            "worst noise, of the bound that holds but for 2^-40": f"{result['worst noise of the bound at 2^-40']:.2f}",
+        }
+    yield table(("what", "value"), *measured.items())
+
+
+def table(*rows: tuple[str, ...]) -> list[str]:
+    """A Markdown table of its heads and rows."""
+    heads, *others = ("| " + " | ".join(row) + " |" for row in rows)
+    return [heads, "|" + " --- |" * len(rows[0]), *others]
+
+
+def sized(count: int) -> str:
+    """A number of bytes in units of powers of ten."""
+    for unit, least in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if count >= least:
+            return f"{count / least:.3g} {unit}"
+    return f"{count} bytes"
 
 
 if __name__ == "__main__":

@@ -18,7 +18,7 @@ from veil.client.connection import Unreachable
 from veil.client.tile_access import TileExit, open_tiles
 from veil.device.device import Device
 from veil.errors import FileFormatError, InputError
-from veil.files.service.served_tiles import FACTS, HINT, add_served, remove_served
+from veil.files.service.served_tiles import FACTS, HINT, add_served, read_one_server, remove_served
 from veil.files.tiles import BINARY, JSON, write_tiles
 from veil.ldp.guarantee import ComputationalPrivacy, PerfectPrivacy
 from veil.places.poses.answer import Localization
@@ -262,3 +262,38 @@ def test_the_version_before_stays_and_older_ones_go(pair: Pair, tmp_path: Path) 
     shutil.rmtree(root)
     with pytest.raises(InputError, match="no tiles are called"):
         remove_served(root, NAME)
+
+
+def _without_dimension(path: Path, **other: int) -> None:
+    facts = json.loads(path.read_text())
+    facts.pop("dimension", None)
+    path.write_text(json.dumps(facts | other))
+
+
+@pytest.mark.slow
+def test_an_exit_of_another_dimension_is_refused_until_the_tiles_are_added_again(pair: Pair) -> None:
+    """Facts that name no dimension are of 1024, which is too small. Adding the same tiles again writes the exit anew."""
+    root = pair.folder / "first" / TILES
+    add_served(root, "earlier", pair.folder / "tiles", localizations=2)
+    folder = root / "earlier" / made().manifest.version
+    before = (folder / HINT).read_bytes()
+    for other, dimension in (({}, "1024"), ({"dimension": 2048}, "2048")):
+        _without_dimension(folder / FACTS, **other)
+        with pytest.raises(FileFormatError, match=f"has dimension {dimension}, and this version of veil takes 1408 alone"):
+            read_one_server(folder, records=len(made().manifest), size=made().manifest.record_bytes)
+    add_served(root, "earlier", pair.folder / "tiles", localizations=2)
+    assert len((folder / HINT).read_bytes()) == len(before) and (folder / HINT).read_bytes() != before
+    fetcher = fetcher_of(open_tiles([f"{pair.first.url}/v1/tiles/earlier"], exit="one-server"))
+    assert fetcher.exit.fetch([1, 0, 2]) == [made().records[index].tobytes() for index in (1, 0, 2)]
+    remove_served(root, "earlier")
+
+
+@pytest.mark.slow
+def test_a_device_refuses_an_exit_of_another_dimension(pair: Pair) -> None:
+    with recording() as recorder:
+        url = relayed(pair, recorder, "one-server")
+        path = f"/v1/tiles/{NAME}/exits.json"
+        recorder.answers[path] = _broken(lambda value: value["exits"]["one-server"].pop("dimension"))(recorder.answers[path])
+        with pytest.raises(FileFormatError, match="dimension 1024, and this version of veil takes 1408 alone"):
+            open_tiles([url], exit="one-server")
+        assert all(not body for _, _, _, body in recorder.requests)

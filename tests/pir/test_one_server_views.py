@@ -51,7 +51,7 @@ def test_queries_of_two_indices_pass_one_battery(monkeypatch: pytest.MonkeyPatch
     """Oracle: chi-square, rank correlations and two-sample tests. Broken twins: one secret for all queries, and none."""
     require_alike(words(INDICES[0], 1500)[0], words(INDICES[1], 1500)[0])
     random = os.urandom
-    for twin in (lambda size: random(4096) * (size // 4096), bytes):
+    for twin in (lambda size: random(5632) * (size // 5632), bytes):
         monkeypatch.setattr(os, "urandom", twin)  # of the secrets: noise keeps the system's
         with pytest.raises(AssertionError, match="p ="):
             require_alike(words(INDICES[0], 1500)[0], words(INDICES[1], 1500)[0])
@@ -93,11 +93,11 @@ def solved(coefficients: np.ndarray, values: np.ndarray) -> np.ndarray:
 
 @pytest.mark.slow
 def test_linear_algebra_finds_the_index_only_without_noise(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Oracle: an attack. From 1,060 words of a query it solves for the secret and looks where the other words differ from it.
+    """Oracle: an attack. From 1,450 words of a query it solves for the secret and looks where the other words differ from it.
 
     Broken twin: queries without noise.
     """
-    layout, index, used = Layout(records=1100, size=1), 1083, 1060
+    layout, index, used = Layout(records=1490, size=1), 1473, 1450
     matrix = np.concatenate([block for _, block in public_matrix.blocks(SEED, layout.columns)])
 
     def attacked(sample: Callable[[int], np.ndarray]) -> list[int]:

@@ -13,7 +13,7 @@ from itertools import accumulate
 
 import numpy as np
 
-N, SIGMA, STEP = 1024, 6.4, 1 << 24
+N, SIGMA, STEP = 1408, 6.4, 1 << 24
 # Bits of the table of the noise's distribution, and how far it goes: weights beyond are below 2^-140.
 DIGITS, REACH = 128, 90
 
@@ -57,7 +57,7 @@ def public_matrix(exit: Exit) -> np.ndarray:
     blocks = []
     for number, first in enumerate(range(0, exit.columns, 1024)):
         rows = min(1024, exit.columns - first)
-        data = b"veil pir public matrix 1" + exit.seed + number.to_bytes(8, "little")
+        data = b"veil pir public matrix 2" + exit.seed + number.to_bytes(8, "little")
         blocks.append(np.frombuffer(hashlib.shake_256(data).digest(4 * N * rows), "<u4").reshape(rows, N))
     return np.concatenate(blocks).astype(np.uint32)
 

@@ -131,6 +131,8 @@ class Tiles:
     def from_one(self, wanted: list[int]) -> dict[int, bytes]:
         """Records by index from one server, under learning with errors."""
         facts = self.exits["one-server"]
+        if facts["dimension"] != one_server.N:
+            raise Refused("the exit by one server has another dimension")
         exit = one_server.Exit(
             tiles=self.count, record_bytes=self.size, parts=facts["parts"], seed=bytes.fromhex(facts["seed"])
         )

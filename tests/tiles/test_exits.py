@@ -10,10 +10,11 @@ import pytest
 
 from veil.errors import InputError, PirError
 from veil.ldp.guarantee import ComputationalPrivacy, PerfectPrivacy
-from veil.pir import one_server, two_servers
+from veil.pir import hintless, one_server, two_servers
+from veil.pir.hintless_layout import hintless_layout
 from veil.pir.layout import Layout, best_layout
 from veil.tiles.cutting import CutMap, CutOptions, cut
-from veil.tiles.exits import Exit, OneServer, Region, TwoServers
+from veil.tiles.exits import Exit, Hintless, OneServer, Region, TwoServers
 from veil.tiles.fetching import proved_tile
 from worlds.tile_streets import street
 
@@ -57,9 +58,25 @@ def one() -> tuple[Exit, list[Server]]:
     return OneServer(layout=layout, seed=SEED, hint=hint, transport=host), [host]
 
 
+def without_a_hint() -> tuple[Exit, list[Server]]:
+    layout = hintless_layout(*made().records.shape)
+    matrix = hintless.arranged(made().records, layout)
+    prepared = hintless.prepared(matrix, layout, SEED)
+
+    class Packing(Server):
+        def __call__(self, messages: Sequence[bytes]) -> list[bytes]:
+            self.sent.append(list(messages))
+            return hintless.answers(matrix, prepared, layout, messages)
+
+    host = Packing(made().records)
+    return Hintless(layout=layout, seed=SEED, transport=host), [host]
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "kind", [region, two, lambda: two(3), one], ids=["region", "two servers", "three servers", "one server"]
+    "kind",
+    [region, two, lambda: two(3), one, without_a_hint],
+    ids=["region", "two servers", "three servers", "one server", "hintless"],
 )
 def test_every_tile_arrives_byte_for_byte(kind: Callable[[], tuple[Exit, list[Server]]]) -> None:
     """Oracle: the records themselves, and the Merkle root of the manifest."""
@@ -83,9 +100,13 @@ def test_guarantees_say_what_each_exit_needs() -> None:
     assert isinstance(guarantee, PerfectPrivacy) and (guarantee.non_colluding, guarantee.of) == (1, 3)
     count, size = made().records.shape
     layout = Layout(records=count, size=size)
-    nothing = np.zeros((layout.rows, 1024), dtype=np.uint32)
+    nothing = np.zeros((layout.rows, 1408), dtype=np.uint32)
     exit = OneServer(layout=layout, seed=SEED, hint=nothing, transport=lambda messages: [])
     assert isinstance(exit.guarantee, ComputationalPrivacy)
+    packed = Hintless(layout=hintless_layout(count, size), seed=SEED, transport=lambda messages: [])
+    assert isinstance(packed.guarantee, ComputationalPrivacy) and "ring learning with errors" in packed.guarantee.sentence
+    with pytest.raises(PirError, match="answers of"):
+        packed.fetch([1])
     with pytest.raises(InputError, match="two servers"):
         TwoServers(records=count, size=size, transports=(Server(made().records),))
 

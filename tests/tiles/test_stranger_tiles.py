@@ -50,7 +50,7 @@ class Served:
         hint = one_server.hint(self.matrix, SEED).astype("<u4").tobytes()
         text, binary, self.version = encode_manifest(made(cameras=cameras).manifest)
         self.files = {"manifest.json": text, "manifest.bin": binary, "tiles.bin": self.records.tobytes(), "hint.bin": hint}
-        facts = {"parts": parts, "seed": SEED.hex(), "hint_sha256": hashlib.sha256(hint).hexdigest()}
+        facts = {"dimension": 1408, "parts": parts, "seed": SEED.hex(), "hint_sha256": hashlib.sha256(hint).hexdigest()}
         said = {"version": self.version, "exits": {"one-server": facts}}
         self.files["exits.json"] = json.dumps(said).encode()
         self.bodies: list[bytes] = []

@@ -10,7 +10,7 @@ import pytest
 from veil.errors import RangeError
 from veil.tiles.plans import ServerCosts, TileNumbers, best_range, plan_exits
 
-COSTS = ServerCosts(xor_s=2e-10, product_s=1e-10, hint_s=1e-7)
+COSTS = ServerCosts(xor_s=2e-10, product_s=1e-10, hint_s=1e-7, exact_s=3e-10, packing_s=0.01, transform_s=1e-8, collapse_s=0.4)
 CITY = TileNumbers(tiles=1000, record_bytes=262_464, manifest_bytes=700_000, asked=4)
 
 
@@ -23,6 +23,11 @@ def test_costs_follow_from_their_formulas() -> None:
     assert two.server_s == pytest.approx(8 * 262_464_000 * 2e-10)
     assert two.total_bytes == 700_000 + 700 * (1000 + 8 * 262_464) and two.link_s == pytest.approx(8 * two.total_bytes / 20e6)
     assert one.prepare_s == pytest.approx(26.2464) and one.once_bytes > 700_000 and one.down_bytes >= 4 * 4 * 262_464
+    packed = plans["hintless"]  # 262,464 bytes in 9 parts of 29,163, each packed in 15 polynomials
+    assert packed.once_bytes == 700_000
+    assert (packed.up_bytes, packed.down_bytes) == (4 * 9 * (4 * 9000 + 40 * 2048), 4 * 9 * 4 * 15 * 2048)
+    assert packed.server_s == pytest.approx(4 * 9 * (262_464_000 * 3e-10 + 15 * 0.01))
+    assert packed.prepare_s == pytest.approx(262_464_000 * 1e-8 + 15 * 0.4)
     assert region.prepare_s == two.prepare_s == region.server_s == 0.0
 
 

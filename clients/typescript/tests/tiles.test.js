@@ -1,7 +1,9 @@
 /** Private tiles: the law of queries, proofs, and what a server can learn from what is sent. */
 
 import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
 import { test } from "node:test";
+import { fromHex, hex } from "../dist/bytes.js";
 import { sha256 } from "../dist/digests.js";
 import { TileServers, provesRoot, queriesFor } from "../dist/tiles.js";
 
@@ -21,6 +23,22 @@ test("queries of all servers add up to the wanted record alone, and padding is 0
       }
       assert.deepEqual(bits(sum, records), Array.from({ length: records }, (_, i) => Number(i === index)));
     }
+  }
+});
+
+test("queries with known random bytes are those of the known answers", (context) => {
+  const url = new URL("retrieval/two_servers.json", import.meta.url);
+  const vectors = JSON.parse(readFileSync(url, "utf8"));
+  assert.ok(vectors.length >= 2);
+  for (const { records, index, random, queries, answers } of vectors) {
+    const drawn = random.map(fromHex);
+    const planted = context.mock.method(globalThis.crypto, "getRandomValues", (out) => (out.set(drawn.shift()), out));
+    assert.deepEqual(queriesFor(index, records.length, queries.length).map(hex), queries);
+    assert.equal(planted.mock.callCount(), queries.length - 1);
+    planted.mock.restore();
+    const sum = fromHex(answers[0]);
+    for (const answer of answers.slice(1)) fromHex(answer).forEach((byte, at) => (sum[at] ^= byte));
+    assert.equal(hex(sum), records[index]);
   }
 });
 

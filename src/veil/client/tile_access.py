@@ -20,10 +20,11 @@ from jaxtyping import UInt8, UInt32
 
 from veil.client.connection import Unreachable, split_address
 from veil.errors import FileFormatError, InputError
+from veil.files.service.hintless_tiles import hintless_facts
 from veil.files.service.served_tiles import HINT, VERSION, OneServerFacts, one_server_facts
 from veil.files.tiles import BINARY, JSON, MOST_BINARY_BYTES, MOST_JSON_BYTES, RECORDS, FolderCache, read_manifest, read_records
 from veil.pir import one_server
-from veil.tiles.exits import Exit, OneServer, Region, TwoServers
+from veil.tiles.exits import Exit, Hintless, OneServer, Region, TwoServers
 from veil.tiles.fetching import Fetcher, TileFetcher
 from veil.tiles.manifest import Manifest, decode_manifest
 from veil.version import __version__
@@ -116,7 +117,7 @@ class TileHost:
         return http.client.HTTPConnection(host, port, timeout=self._timeout_s)
 
 
-TileExit = Literal["region", "two-servers", "one-server"]
+TileExit = Literal["region", "two-servers", "one-server", "hintless"]
 # Maps of fewer bytes are downloaded as a whole where nobody says otherwise.
 REGION_BYTES = 16 << 20
 # A map of more bytes is not downloaded as a whole, nor a hint of more.
@@ -166,7 +167,7 @@ def open_tiles(
       https://maps.example.org/v1/tiles/station, of `veil serve`, or of such a folder on a server of files; plain http only to
       this machine.
     - `exit`: how tiles are fetched. None: all at once from maps of at most 16 MiB, and from servers of files; otherwise from
-      the servers of several addresses, or from one server by one.
+      the servers of several addresses, or from one server, without a hint where it offers that.
     - `cache`: a folder where the device keeps tiles that were fetched, and the hint of a version. Whoever reads it knows where
       the device was. None: in memory.
     - `offline`: use a folder and what is kept, and fetch nothing.
@@ -224,7 +225,8 @@ def _default(manifest: Manifest, hosts: int, served: _Served) -> TileExit:
         return "region"
     if hosts > 1:
         return "two-servers"
-    return "one-server" if "one-server" in served.exits else "region"
+    by_one: tuple[TileExit, ...] = ("hintless", "one-server")
+    return next((exit for exit in by_one if exit in served.exits), "region")
 
 
 def _exit(
@@ -250,8 +252,13 @@ def _exit(
         route = f"{served.version}/answers/two-servers"
         transports = tuple(partial(_answers, host, route, size) for host in hosts)
         return TwoServers(records=count, size=size, transports=transports)
-    if len(hosts) != 1 or "one-server" not in served.exits:
-        raise InputError("the exit by one server takes one address, of a server that offers it; or fetch from two servers")
+    if len(hosts) != 1 or taken not in served.exits:
+        raise InputError(f"the exit {taken} takes one address, of a server that offers it; or fetch from two servers")
+    if taken == "hintless":
+        packed = hintless_facts(served.exits["hintless"], records=count, size=size)
+        route = f"{served.version}/answers/hintless"
+        to_one = partial(_answers, hosts[0], route, packed.layout.answer_bytes)
+        return Hintless(layout=packed.layout, seed=packed.seed, transport=to_one)
     facts = one_server_facts(served.exits["one-server"], records=count, size=size)
     transport = partial(_answers, hosts[0], f"{served.version}/answers/one-server", facts.layout.answer_bytes)
     return OneServer(layout=facts.layout, seed=facts.seed, hint=_hint(hosts[0], served, facts, cache), transport=transport)
@@ -289,7 +296,7 @@ def _answers(host: TileHost, route: str, size: int, queries: Sequence[bytes]) ->
     return host.answers(route, queries, size)
 
 
-def _hint(host: TileHost, served: _Served, facts: OneServerFacts, cache: FolderCache | None) -> UInt32[np.ndarray, "rows 1024"]:
+def _hint(host: TileHost, served: _Served, facts: OneServerFacts, cache: FolderCache | None) -> UInt32[np.ndarray, "rows 1408"]:
     """The hint, as it is kept or downloaded. Raises FileFormatError for another one than the server names."""
     kept = None if cache is None else cache.hint(facts.hint_sha256)
     if kept is not None and hashlib.sha256(kept).hexdigest() == facts.hint_sha256:

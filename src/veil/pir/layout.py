@@ -6,13 +6,12 @@ import math
 from dataclasses import dataclass
 
 from veil.errors import RangeError
+from veil.pir.security import lattice_cost
 
-# Henzinger et al., USENIX Security 2023: 128 bits by the lattice estimator; their table of parameters ends at 2^21 samples.
-DIMENSION = 1024  # n
+DIMENSION = 1408  # n; Henzinger et al., USENIX Security 2023, have 1024, which core-SVP counts below 128 bits
 SIGMA = 6.4
-MOST_SAMPLES = 1 << 21
-SECURITY_BITS = 128.0
-CORE_SVP_BITS = 95.0  # docs/theory/pir.md, Eq. 11: the same attack without what the estimator adds for a sieve's steps
+MOST_SAMPLES = 1 << 21  # where the table of parameters of Henzinger et al. ends
+COST = lattice_cost(dimension=DIMENSION, modulus=1 << 32, sigma=SIGMA)
 STEP = 1 << 24  # Delta = q / p, for q = 2^32 and p = 256: a byte is a symbol
 CENTER = 128  # bytes count from their middle, so that none weighs noise by more
 FAILURE_BITS = 40  # a record is decoded wrongly with probability below 2^-40
@@ -29,16 +28,14 @@ def most_columns(size: int) -> int:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Layout:
+class Columns:
     """Records as columns of a matrix of bytes, each cut into `parts` columns; the last part is filled up with zeros.
-
-    More parts make the hint smaller and each fetch dearer: a fetch of one record is `parts` queries.
 
     - `records`: number of records.
     - `size`: bytes of a record.
-    - `parts`: columns of a record, at most one for each byte.
+    - `parts`: columns of a record, at most one for each byte; a fetch of one record is as many queries.
 
-    Raises RangeError for numbers below 1, and for more columns than noise and security allow.
+    Raises RangeError for numbers below 1.
     """
 
     records: int
@@ -50,11 +47,6 @@ class Layout:
             raise RangeError(
                 f"{self.records!r} records of {self.size!r} bytes in {self.parts!r} parts are no database; "
                 "give one record, byte and part or more, and no more parts than bytes"
-            )
-        if self.columns > most_columns(self.size):
-            raise RangeError(
-                f"{self.records} records in {self.parts} parts are {self.columns} columns, and records of {self.size} bytes "
-                f"allow at most {most_columns(self.size)}; use fewer parts, or several databases"
             )
 
     @property
@@ -68,14 +60,34 @@ class Layout:
         return self.records * self.parts
 
     @property
-    def hint_bytes(self) -> int:
-        """Bytes of the hint, which a client downloads once for a version of the records."""
-        return 4 * self.rows * DIMENSION
-
-    @property
     def query_bytes(self) -> int:
         """Bytes of one of the `parts` queries of a fetch."""
         return 4 * self.columns
+
+    def require_columns(self, most: int) -> None:
+        """Raise RangeError for more columns than `most`."""
+        if self.columns > most:
+            raise RangeError(
+                f"{self.records} records in {self.parts} parts are {self.columns} columns, and records of {self.size} bytes "
+                f"allow at most {most}; use fewer parts, or several databases"
+            )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Layout(Columns):
+    """How records lie in the matrix of the exit with a hint. More parts make the hint smaller and each fetch dearer.
+
+    Raises RangeError for numbers below 1, and for more columns than noise and security allow.
+    """
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.require_columns(most_columns(self.size))
+
+    @property
+    def hint_bytes(self) -> int:
+        """Bytes of the hint, which a client downloads once for a version of the records."""
+        return 4 * self.rows * DIMENSION
 
     @property
     def answer_bytes(self) -> int:

@@ -12,7 +12,7 @@ from jaxtyping import UInt8, UInt32
 from veil.errors import InputError
 from veil.pir import kernels
 from veil.pir.kernels import PANEL, VECTORS
-from veil.pir.layout import Layout
+from veil.pir.layout import Columns
 from veil.threads import shared
 
 _ALIGNMENT = 64  # bytes of a cache line and of the widest register: vectors that straddle lines take twice the loads
@@ -20,7 +20,7 @@ _ALIGNMENT = 64  # bytes of a cache line and of the widest register: vectors tha
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Matrix:
-    """Records as columns of bytes: column i * parts + k is part k of record i (`veil.pir.layout.Layout`).
+    """Records as columns of bytes: column i * parts + k is part k of record i (`veil.pir.layout.Columns`).
 
     - `layout`: how the records lie in it.
     - `words`: panels of PANEL columns one after the other (the last may be narrower), in each the words of four rows with
@@ -29,7 +29,7 @@ class Matrix:
     Raises InputError if the words are not those of the layout.
     """
 
-    layout: Layout
+    layout: Columns
     words: UInt32[np.ndarray, "words"]
 
     def __post_init__(self) -> None:
@@ -51,7 +51,7 @@ class Matrix:
             yield columns, words.reshape(self.groups, columns.stop - columns.start)
 
 
-def arranged(records: UInt8[np.ndarray, "records size"], layout: Layout) -> Matrix:
+def arranged(records: UInt8[np.ndarray, "records size"], layout: Columns) -> Matrix:
     """The matrix of the records, a copy as large as they are. Raises InputError if the layout is not for them."""
     if records.shape != (layout.records, layout.size):
         raise InputError(f"the layout is for {layout.records} records of {layout.size} bytes, got {records.shape}")
@@ -113,10 +113,10 @@ def aligned(shape: tuple[int, ...]) -> UInt32[np.ndarray, "*shape"]:
     return spare[start : start + count].reshape(shape)
 
 
-def _groups(layout: Layout) -> int:
+def _groups(layout: Columns) -> int:
     return -(-layout.rows // 4)
 
 
-def _panels(layout: Layout) -> Iterator[slice]:
+def _panels(layout: Columns) -> Iterator[slice]:
     for start in range(0, layout.columns, PANEL):
         yield slice(start, min(start + PANEL, layout.columns))

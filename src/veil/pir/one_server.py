@@ -8,9 +8,10 @@ hint and its secrets say, and rounds (`decode`).
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Sequence
-from typing import NamedTuple, NoReturn
+from typing import Generic, NamedTuple, NoReturn, TypeVar
 
 import numpy as np
 from jaxtyping import Int64, UInt8, UInt32
@@ -18,21 +19,23 @@ from jaxtyping import Int64, UInt8, UInt32
 from veil.errors import PirError, RangeError
 from veil.ldp.guarantee import ComputationalPrivacy
 from veil.pir import gaussian, kernels, public_matrix
-from veil.pir.layout import CENTER, CORE_SVP_BITS, DIMENSION, SECURITY_BITS, SIGMA, STEP, Layout
+from veil.pir.layout import CENTER, COST, DIMENSION, SIGMA, STEP, Layout
 from veil.pir.matrix import Matrix, add_panel, aligned, arranged, products, shares
 from veil.threads import shared
 
 __all__ = ["GUARANTEE", "Matrix", "Pending", "answers", "arranged", "decode", "hint", "queries", "read_hint"]
 
+Key = TypeVar("Key")
+
 GUARANTEE = ComputationalPrivacy(
-    assumption=f"learning with errors in dimension {DIMENSION} modulo 2^32, Gaussian noise (sigma {SIGMA}), uniform secret; "
-    f"the lattice estimator's figure by Henzinger et al. 2023, of which core-SVP leaves {CORE_SVP_BITS:g} bits",
-    bits=SECURITY_BITS,
+    assumption=f"{COST.sentence}; learning with errors in dimension {DIMENSION} modulo 2^32, Gaussian noise (sigma {SIGMA}), "
+    "uniform secret",
+    bits=float(math.floor(COST.classical)),
     unit="query",
 )
 
 
-def hint(matrix: Matrix, seed: bytes, threads: int = 1) -> UInt32[np.ndarray, "rows 1024"]:
+def hint(matrix: Matrix, seed: bytes, threads: int = 1) -> UInt32[np.ndarray, "rows 1408"]:
     """The hint: the product of the server's matrix with the public matrix of the seed, modulo 2^32.
 
     It depends on the records and on nothing that a client sends: compute it once a version and publish it with the seed.
@@ -51,7 +54,7 @@ def hint(matrix: Matrix, seed: bytes, threads: int = 1) -> UInt32[np.ndarray, "r
     return np.ascontiguousarray(out[:, : matrix.layout.rows].T)
 
 
-def read_hint(data: bytes, layout: Layout) -> UInt32[np.ndarray, "rows 1024"]:
+def read_hint(data: bytes, layout: Layout) -> UInt32[np.ndarray, "rows 1408"]:
     """A hint from its bytes: rows one after the other, integers of 32 bits with the least byte first.
 
     Raises PirError if they are not as many as the layout says.
@@ -80,27 +83,27 @@ class Held(NamedTuple):
     """Key that decodes a batch of queries: for each, its secret and the sum of its noise."""
 
     layout: Layout
-    secrets: UInt32[np.ndarray, "queries 1024"]
+    secrets: UInt32[np.ndarray, "queries 1408"]
     noise_sums: Int64[np.ndarray, "queries"]
 
 
-class Pending:
+class Pending(Generic[Key]):
     """The secrets of queries that were made, until their answers are decoded, once.
 
     Two queries under one secret would tell the server the difference of what they ask for. Therefore secrets are drawn where
     queries are made, no function makes queries from a `Pending`, and it cannot be copied, stored or printed.
     """
 
-    def __init__(self, held: Held) -> None:
+    def __init__(self, held: Key) -> None:
         self._held = [held]
 
-    def peek(self) -> Held:
+    def peek(self) -> Key:
         """The secret. Raises PirError if it was taken."""
         if not self._held:
             raise PirError("these answers were decoded already, and secrets are used once; make new queries")
         return self._held[0]
 
-    def take(self) -> Held:
+    def take(self) -> Key:
         """Return the secret and forget it. Raises PirError if it was taken."""
         held = self.peek()
         self._held.clear()
@@ -113,7 +116,7 @@ class Pending:
         raise TypeError("the secrets of queries cannot be copied or stored: they decode once, on this device")
 
 
-def queries(indices: Sequence[int], layout: Layout, seed: bytes) -> tuple[list[bytes], Pending]:
+def queries(indices: Sequence[int], layout: Layout, seed: bytes) -> tuple[list[bytes], Pending[Held]]:
     """Queries for records by their indices, `parts` of them for each, and the secrets that decode the answers.
 
     All queries have one length, whatever is asked for; secrets and noise are drawn anew from the operating system. The public
@@ -134,7 +137,7 @@ def queries(indices: Sequence[int], layout: Layout, seed: bytes) -> tuple[list[b
     return [vector.astype("<u4").tobytes() for vector in vectors], Pending(held)
 
 
-def decode(received: Sequence[bytes], pending: Pending, hint: UInt32[np.ndarray, "rows dimension"]) -> list[bytes]:
+def decode(received: Sequence[bytes], pending: Pending[Held], hint: UInt32[np.ndarray, "rows dimension"]) -> list[bytes]:
     """The records that were asked for, in the order of their indices. It uses up the secrets.
 
     Raises PirError if the number or the length of answers or the shape of the hint do not fit, or if it was called before.
@@ -156,7 +159,7 @@ def decode(received: Sequence[bytes], pending: Pending, hint: UInt32[np.ndarray,
 
 
 def rounded(
-    received: Sequence[bytes], held: Held, hint: UInt32[np.ndarray, "rows 1024"]
+    received: Sequence[bytes], held: Held, hint: UInt32[np.ndarray, "rows 1408"]
 ) -> tuple[UInt8[np.ndarray, "queries rows"], Int64[np.ndarray, "queries rows"]]:
     """The bytes of each answer, and the noise that was in it (docs/theory/pir.md, Eq. 5)."""
     values = np.stack([np.frombuffer(answer, dtype="<u4") for answer in received]).astype(np.uint32)

@@ -14,8 +14,8 @@ from veil.pir.kernels import PANEL
 from veil.pir.layout import DIMENSION
 
 SEED_BYTES = 32
-BLOCK = PANEL  # rows that are expanded at a time, 4 MiB: those for the columns of a panel
-_DOMAIN = b"veil pir public matrix 1"
+BLOCK = PANEL  # rows that are expanded at a time, 5.5 MiB: those for the columns of a panel
+_DOMAIN = b"veil pir public matrix 2"
 
 
 def new_seed() -> bytes:
@@ -23,7 +23,7 @@ def new_seed() -> bytes:
     return os.urandom(SEED_BYTES)
 
 
-def blocks(seed: bytes, columns: int) -> Iterator[tuple[slice, UInt32[np.ndarray, "block 1024"]]]:
+def blocks(seed: bytes, columns: int) -> Iterator[tuple[slice, UInt32[np.ndarray, "block 1408"]]]:
     """The matrix, a row for each column of the records' matrix, in blocks of rows; each with the columns that it is for.
 
     Block b is SHAKE-256 of the domain, the seed and b as 8 bytes, read as integers of 32 bits, least byte first. Raises

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -14,17 +15,23 @@ from veil.files.maps.format import read_map
 from veil.files.tiles import holds_tiles, read_manifest, write_tiles
 from veil.geometry.georeference import Georeference
 from veil.one_line import one_line
-from veil.pir import one_server, public_matrix, two_servers
+from veil.pir import hintless, one_server, public_matrix, two_servers
+from veil.pir.hintless_layout import HintlessLayout
 from veil.pir.layout import Layout
+from veil.pir.packing import packed
+from veil.pir.ring import DEGREE
 from veil.progress import Progress
 from veil.tiles.cutting import CutOptions, CutReport, cut
 from veil.tiles.manifest import encode_manifest
-from veil.tiles.plans import ExitPlan, ServerCosts, TileNumbers, one_server_layout, plan_exits
+from veil.tiles.plans import ExitPlan, ServerCosts, TileNumbers, hintless_tiles, one_server_layout, plan_exits
 
 # Bytes of records that together do not fit into a processor's caches, and take little time.
 SAMPLE_BYTES = 64 << 20
-# The hint takes a thousand times the work of a query.
+# The hint takes more than a thousand times the work of a query.
 HINT_BYTES = 4 << 20
+
+# Columns of a matrix of 2,048 rows, 32 MiB, whose products do not fit into a processor's caches.
+PACKED_COLUMNS = 16_384
 
 
 def cut_map(
@@ -114,7 +121,7 @@ def measured_server_costs(numbers: TileNumbers, localizations: int, *, seconds: 
 
     - `numbers`: of the map's tiles; random records of their size take their place.
     - `localizations`: of one device, from which the layout of the one-server exit follows.
-    - `seconds`: for each of the three measurements, about.
+    - `seconds`: for each of the six measurements, about.
     """
     random = np.random.default_rng(seed)
     layout = one_server_layout(numbers, localizations)
@@ -123,8 +130,9 @@ def measured_server_costs(numbers: TileNumbers, localizations: int, *, seconds: 
     wanted = [index % count for index in range(numbers.asked)]
     to_one = [two_servers.queries(index, count)[0] for index in wanted]
     xor_s = _seconds(lambda: two_servers.answers(records, to_one), seconds) / (records.size * len(wanted))
+    of_packing = {} if hintless_tiles(numbers) is None else _packing_costs(seconds)
     if layout is None:
-        return ServerCosts(xor_s=xor_s, product_s=0.0, hint_s=0.0)
+        return ServerCosts(xor_s=xor_s, product_s=0.0, hint_s=0.0, **of_packing)
     parts = Layout(records=count, size=numbers.record_bytes, parts=min(layout.parts, numbers.record_bytes))
     matrix = one_server.arranged(records, parts)
     messages = [random.bytes(parts.query_bytes) for _ in range(numbers.asked * parts.parts)]
@@ -132,7 +140,29 @@ def measured_server_costs(numbers: TileNumbers, localizations: int, *, seconds: 
     few = records[: max(1, HINT_BYTES // numbers.record_bytes)]
     small = one_server.arranged(few, Layout(records=len(few), size=numbers.record_bytes, parts=parts.parts))
     hint_s = _seconds(lambda: one_server.hint(small, public_matrix.new_seed()), seconds) / few.size
-    return ServerCosts(xor_s=xor_s, product_s=product_s, hint_s=hint_s)
+    return ServerCosts(xor_s=xor_s, product_s=product_s, hint_s=hint_s, **of_packing)
+
+
+def _packing_costs(seconds: float) -> dict[str, float]:
+    """Costs of the hintless exit, measured with one polynomial of rows and a few blocks of columns."""
+    rows, seed = DEGREE, public_matrix.new_seed()
+    few, many = (HintlessLayout(records=count, size=rows) for count in (1, PACKED_COLUMNS))
+    sizes = [each.records * each.size for each in (few, many)]
+    matrices = [hintless.arranged(np.full((each.records, rows), 77, dtype=np.uint8), each) for each in (few, many)]
+    collapse_s, whole_s = (
+        _seconds(partial(hintless.prepared, matrix, each, seed), seconds / 2)
+        for matrix, each in zip(matrices, (few, many), strict=True)
+    )
+    made = hintless.prepared(matrices[0], few, seed)
+    vector = np.full((1, many.columns), 12345, dtype=np.uint32)
+    keys = np.full((1, few.key_bytes // (4 * DEGREE), DEGREE), 12345, dtype=np.uint32)
+    products = hintless.exact_products(matrices[1], vector)
+    return {
+        "exact_s": _seconds(lambda: hintless.exact_products(matrices[1], vector), seconds) / sizes[1],
+        "packing_s": _seconds(lambda: packed(products, keys, made), seconds),
+        "transform_s": max(0.0, whole_s - collapse_s) / (sizes[1] - sizes[0]),
+        "collapse_s": collapse_s,
+    }
 
 
 def _seconds(work: Callable[[], object], least: float) -> float:

@@ -1,4 +1,6 @@
-"""Ways to fetch tiles, each with what it promises: everything, from two servers, or from one (docs/theory/tiles.md#fetching).
+"""Ways to fetch tiles and their promises: everything, from two servers, from one with a hint or without one.
+
+The page is docs/theory/tiles.md#fetching.
 
 An exit fetches records of equal size by their indices. What reaches a server is made here and in `veil.pir`, from indices
 alone: this file knows neither features nor poses.
@@ -16,7 +18,8 @@ from jaxtyping import UInt8, UInt32
 
 from veil.errors import InputError, PirError
 from veil.ldp.guarantee import ComputationalPrivacy, FetchGuarantee, PerfectPrivacy
-from veil.pir import one_server, two_servers
+from veil.pir import hintless, one_server, two_servers
+from veil.pir.hintless_layout import HintlessLayout
 from veil.pir.layout import Layout
 
 # Carries messages to a server and brings its answers: one for each, in their order.
@@ -106,7 +109,7 @@ class OneServer:
 
     layout: Layout
     seed: bytes
-    hint: UInt32[np.ndarray, "rows 1024"]
+    hint: UInt32[np.ndarray, "rows 1408"]
     transport: Transport
 
     @property
@@ -118,6 +121,30 @@ class OneServer:
         """The records of some indices, in their order. Raises PirError for answers of another number or length."""
         messages, pending = one_server.queries(indices, self.layout, self.seed)
         return one_server.decode(_answered(self.transport, messages, self.layout.answer_bytes), pending, self.hint)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Hintless:
+    """Records from a single server, which only sees encrypted queries and packs its answers (docs/theory/pir.md, Eq. 13-18).
+
+    - `layout`: of the server's records.
+    - `seed`: what the server published with this version of the records.
+    - `transport`: to the server. All queries of a fetch travel together.
+    """
+
+    layout: HintlessLayout
+    seed: bytes
+    transport: Transport
+
+    @property
+    def guarantee(self) -> ComputationalPrivacy:
+        """Privacy under the hardness of ring learning with errors."""
+        return hintless.GUARANTEE
+
+    def fetch(self, indices: Sequence[int]) -> list[bytes]:
+        """The records of some indices, in their order. Raises PirError for answers of another number or length."""
+        messages, pending = hintless.queries(indices, self.layout, self.seed)
+        return hintless.decode(_answered(self.transport, messages, self.layout.answer_bytes), pending)
 
 
 def _answered(transport: Transport, messages: Sequence[bytes], size: int) -> list[bytes]:

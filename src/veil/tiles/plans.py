@@ -10,9 +10,10 @@ from typing import Literal, TypedDict
 from veil.errors import RangeError
 from veil.one_line import one_line
 from veil.pir import two_servers
+from veil.pir.hintless_layout import HintlessLayout, hintless_layout
 from veil.pir.layout import Layout, best_layout
 
-ExitName = Literal["region", "two servers", "one server"]
+ExitName = Literal["region", "two servers", "one server", "hintless"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,16 +39,22 @@ class TileNumbers:
 
 @dataclass(frozen=True, kw_only=True)
 class ServerCosts:
-    """Seconds of one core that a server takes for each byte of the records, measured or assumed.
+    """Seconds of one core that a server takes for each byte of the records or for each polynomial, measured or assumed.
 
-    - `xor_s`: of the two-server exit, for one query.
-    - `product_s`: of the one-server exit, for one query.
-    - `hint_s`: for the hint, once a version.
+    - `xor_s`: of the two-server exit, for a byte and one query.
+    - `product_s`: of the one-server exit, for a byte and one query.
+    - `hint_s`: for a byte of the hint's records, once a version.
+    - `exact_s`, `packing_s`: of the hintless exit, for a byte and for a polynomial of an answer, and one query.
+    - `transform_s`, `collapse_s`: for a byte and for a polynomial, once a version.
     """
 
     xor_s: float
     product_s: float
     hint_s: float
+    exact_s: float = 0.0
+    packing_s: float = 0.0
+    transform_s: float = 0.0
+    collapse_s: float = 0.0
 
 
 class ExitPlanJson(TypedDict):
@@ -69,7 +76,7 @@ class ExitPlanJson(TypedDict):
 class ExitPlan:
     """Cost of one exit for one device with a number of localizations of one version of the map.
 
-    - `exit`: "region", "two servers" or "one server".
+    - `exit`: "region", "two servers", "one server" or "hintless".
     - `once_bytes`: downloaded once: the manifest, and all records or the hint.
     - `up_bytes`, `down_bytes`: of a localization, to and from all servers together.
     - `server_s`: of one core of all servers together, a localization.
@@ -131,8 +138,8 @@ def plan_exits(numbers: TileNumbers, costs: ServerCosts, *, localizations: int, 
     - `localizations`: of one device with one version of the map.
     - `mbit_s`: of the device's link, in 10^6 bits a second, in both directions.
 
-    The one-server exit is left out where its noise does not allow this number of records. Raises RangeError for less than one
-    localization and for a link without speed.
+    The exits by one server are left out where their noise does not allow this number of records. Raises RangeError for less
+    than one localization and for a link without speed.
     """
     if not localizations >= 1 or not 0 < mbit_s < math.inf:
         raise RangeError(f"a plan needs a localization or more and a link with a speed, got {localizations!r} and {mbit_s!r}")
@@ -140,6 +147,9 @@ def plan_exits(numbers: TileNumbers, costs: ServerCosts, *, localizations: int, 
     layout = one_server_layout(numbers, localizations)
     if layout is not None:
         lines.append(_one(numbers, costs, layout))
+    packed = hintless_tiles(numbers)
+    if packed is not None:
+        lines.append(_hintless(numbers, costs, packed))
     lines.sort(key=lambda line: line.bytes(localizations))
     return [_planned(line, lines, localizations, mbit_s) for line in lines]
 
@@ -148,6 +158,14 @@ def one_server_layout(numbers: TileNumbers, localizations: int) -> Layout | None
     """The layout with the least traffic for a number of localizations; None where there is none."""
     try:
         return best_layout(numbers.tiles, numbers.record_bytes, fetches=localizations * numbers.asked)
+    except RangeError:
+        return None
+
+
+def hintless_tiles(numbers: TileNumbers) -> HintlessLayout | None:
+    """The layout of the hintless exit; None where there is none."""
+    try:
+        return hintless_layout(numbers.tiles, numbers.record_bytes)
     except RangeError:
         return None
 
@@ -177,6 +195,18 @@ def _one(numbers: TileNumbers, costs: ServerCosts, layout: Layout) -> _Line:
         down=queries * layout.answer_bytes,
         server_s=queries * numbers.map_bytes * costs.product_s,
         prepare_s=numbers.map_bytes * costs.hint_s,
+    )
+
+
+def _hintless(numbers: TileNumbers, costs: ServerCosts, layout: HintlessLayout) -> _Line:
+    queries = numbers.asked * layout.parts
+    return _Line(
+        exit="hintless",
+        once=numbers.manifest_bytes,
+        up=queries * layout.query_bytes,
+        down=queries * layout.answer_bytes,
+        server_s=queries * (numbers.map_bytes * costs.exact_s + layout.blocks * costs.packing_s),
+        prepare_s=numbers.map_bytes * costs.transform_s + layout.blocks * costs.collapse_s,
     )
 
 

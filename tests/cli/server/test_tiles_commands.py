@@ -146,6 +146,7 @@ def test_costs_are_measured(work: tuple[Path, Rigid]) -> None:
     numbers = TileNumbers(tiles=len(manifest), record_bytes=manifest.record_bytes, manifest_bytes=1, asked=2)
     costs = measured_server_costs(numbers, 5, seconds=0.01)
     assert 0 < costs.xor_s < 1e-6 and 0 < costs.product_s < 1e-6 and costs.product_s < costs.hint_s < 1e-3
+    assert 0 < costs.exact_s < 1e-6 and costs.exact_s < costs.transform_s < 1e-3 and 1e-4 < costs.packing_s < costs.collapse_s
 
 
 def test_slips_are_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -179,7 +180,7 @@ def test_a_photograph_is_localized_through_a_server(
             assert main(words) == 0
             (row,) = json.loads(pose_file.read_text())["queries"]
             assert np.linalg.norm(np.array(row["camera_center"]) - pose.center) < 0.02
-        assert "the server needs an estimated 2^128 operations" in capsys.readouterr().out
+        assert "the server needs an estimated 2^146 operations" in capsys.readouterr().out
         assert main(["localize", place, query, "--exit", "two-servers"]) == 1
         assert "the addresses of two servers" in capsys.readouterr().err
     assert main(["serve", "tiles", store, "--list"]) == 0

@@ -47,7 +47,8 @@ class InTiles(Record):
     fix: tuple[float, float] | None = option("tiles: where the device is about on Earth (degrees)", metavar=("LAT", "LON"))
     within: float = option("tiles: how far from --near or --fix, in the map's units", default=0.0, metavar="D")
     exit: TileExit | None = option(
-        "tiles: how they are fetched (default: all at once up to 16 MiB; else from several addresses, or from one server)"
+        "tiles: how they are fetched (default: all at once up to 16 MiB; else from several addresses, or from one server, "
+        "without a hint where it offers that)"
     )
     cache: Path | None = option("tiles: keep what is fetched there, for --offline", metavar="FOLDER")
     offline: bool = option("tiles: send nothing, use what --cache holds", default=False)

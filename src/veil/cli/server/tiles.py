@@ -210,5 +210,5 @@ def fewest_bytes(plans: Sequence[ExitPlan]) -> Iterator[str]:
             continue
         until = "on" if plan.best_to is None else f"to {plan.best_to}"
         yield f"{plan.exit}: takes the fewest bytes from {plan.best_from} localizations {until}"
-    if len(plans) < 3:
-        yield "one server: its noise does not allow so many tiles; cut the map into several, or into larger tiles"
+    for exit in sorted({"one server", "hintless"} - {plan.exit for plan in plans}):
+        yield f"{exit}: its noise does not allow this number of tiles; cut the map into several, or into larger tiles"

@@ -225,6 +225,7 @@ class TwoServersExitJson(TypedDict):
 class OneServerExitJson(TypedDict):
     """Facts of the exit by one server."""
 
+    dimension: Count
     parts: Count
     seed: Digest
     hint_bytes: Count
@@ -233,8 +234,18 @@ class OneServerExitJson(TypedDict):
     answer_bytes: Count
 
 
+class HintlessExitJson(TypedDict):
+    """Facts of the hintless exit."""
+
+    degree: Count
+    parts: Count
+    seed: Digest
+    query_bytes: Count
+    answer_bytes: Count
+
+
 _AllExits = TypedDict("_AllExits", {"region": RegionExitJson, "two-servers": TwoServersExitJson})
-_SomeExits = TypedDict("_SomeExits", {"one-server": OneServerExitJson}, total=False)
+_SomeExits = TypedDict("_SomeExits", {"one-server": OneServerExitJson, "hintless": HintlessExitJson}, total=False)
 
 
 class ExitsJson(_AllExits, _SomeExits):

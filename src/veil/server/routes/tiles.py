@@ -18,6 +18,8 @@ from fastapi.responses import FileResponse, Response
 from starlette.types import Receive, Scope, Send
 
 from veil.errors import FileFormatError, InputError
+from veil.files.service import hintless_tiles
+from veil.files.service.hintless_tiles import HintlessFacts, read_hintless, read_prepared
 from veil.files.service.served_tiles import (
     FACTS,
     HINT,
@@ -29,7 +31,8 @@ from veil.files.service.served_tiles import (
     versions_of,
 )
 from veil.files.tiles import BINARY, JSON, RECORDS, read_manifest, read_records
-from veil.pir import one_server, two_servers
+from veil.pir import hintless, one_server, two_servers
+from veil.pir.hintless_layout import HintlessLayout
 from veil.server.http.bodies import TILE_QUERIES_TYPE, read_tile_queries
 from veil.server.http.conditional import unless_known
 from veil.server.http.contract import says
@@ -39,7 +42,7 @@ from veil.server.service import NotFound
 from veil.tiles.manifest import Manifest
 
 Work = Callable[[Sequence[bytes]], list[bytes]]
-ServedExit = Literal["two-servers", "one-server"]
+ServedExit = Literal["two-servers", "one-server", "hintless"]
 # A manifest and arrays that are read or mapped; older ones are opened again when they are asked for.
 MOST_OPEN = 64
 FILES = (JSON, BINARY, RECORDS, HINT)
@@ -125,7 +128,13 @@ class ServedVersion:
     folder: Path
     manifest: Manifest
     one_server: OneServerFacts | None
+    hintless: HintlessFacts | None
     exits: dict[ServedExit, ServedExitOf]
+
+    def is_other(self, folder: Path) -> bool:
+        """Whether exits were added to the version or taken away since it was opened."""
+        kept = ((self.one_server, FACTS), (self.hintless, hintless_tiles.FACTS))
+        return any((facts is None) is (folder / name).is_file() for facts, name in kept)
 
     def as_json(self, name: str) -> dict[str, Any]:
         """The stable record of docs/reference/tiles.md#served."""
@@ -136,6 +145,8 @@ class ServedVersion:
         }
         if self.one_server is not None:
             exits["one-server"] = self.one_server.as_json()
+        if self.hintless is not None:
+            exits["hintless"] = self.hintless.as_json()
         return {
             "name": name,
             "version": manifest.version,
@@ -201,7 +212,7 @@ class ServedTiles:
     def _exit(self, name: str, version: str, exit: ServedExit) -> ServedExitOf:
         served = self._version(name, version).exits.get(exit)
         if served is None:
-            raise NotFound("these tiles are not served by one server; fetch all of them, or from two servers")
+            raise NotFound(f"these tiles are not served by the exit {exit}; fetch all of them, or from two servers")
         return served
 
     def _version(self, name: str, version: str) -> ServedVersion:
@@ -211,7 +222,7 @@ class ServedTiles:
         folder = self._root / name / version
         with self._lock:
             served = self._open.get(folder)
-            if served is None or (served.one_server is None) is (folder / FACTS).is_file():
+            if served is None or served.is_other(folder):
                 while len(self._open) >= MOST_OPEN:
                     self._open.pop(next(iter(self._open)))
                 served = self._open[folder] = self._opened(folder, version)
@@ -241,7 +252,15 @@ class ServedTiles:
                 passes=passes(partial(_one_server, read_matrix(folder, facts.layout), self._threads)),
                 require=_anything,
             )
-        return ServedVersion(folder=folder, manifest=manifest, one_server=facts, exits=exits)
+        packed = read_hintless(folder, records=count, size=manifest.record_bytes)
+        if packed is not None:
+            exits["hintless"] = ServedExitOf(
+                count=manifest.asked * packed.layout.parts,
+                query_bytes=packed.layout.query_bytes,
+                passes=passes(partial(_hintless, *read_prepared(folder, packed), packed.layout, self._threads)),
+                require=partial(hintless.require_query, layout=packed.layout),
+            )
+        return ServedVersion(folder=folder, manifest=manifest, one_server=facts, hintless=packed, exits=exits)
 
 
 def _two_servers(records: Any, threads: int, queries: Sequence[bytes]) -> list[bytes]:
@@ -250,6 +269,12 @@ def _two_servers(records: Any, threads: int, queries: Sequence[bytes]) -> list[b
 
 def _one_server(matrix: one_server.Matrix, threads: int, queries: Sequence[bytes]) -> list[bytes]:
     return one_server.answers(matrix, queries, threads)
+
+
+def _hintless(
+    matrix: hintless.Matrix, made: hintless.PreparedPacking, layout: HintlessLayout, threads: int, queries: Sequence[bytes]
+) -> list[bytes]:
+    return hintless.answers(matrix, made, layout, queries, threads)
 
 
 def _anything(query: bytes) -> None:
