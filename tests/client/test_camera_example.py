@@ -74,8 +74,8 @@ def test_a_folder_is_a_camera(
         runpy.run_path(str(EXAMPLE), run_name="__main__")
         folder = service.version_folder(service.map_record(record.id))
     shown = capsys.readouterr().out.splitlines()
-    line = re.fullmatch(r"1\.jpg: RemotePose\(center=[\[(](.*?)[\])], .*inliers=(\d+)\)", shown[0])
-    assert line and int(line[2]) >= 20 and len(shown) == 3
+    line = re.fullmatch(r"1\.jpg: RemotePose\(center=[\[(](.*?)[\])], .*\)", shown[0])
+    assert line and "inliers" not in shown[0] and len(shown) == 3
     assert shown[1].startswith("2.jpg: NoPose(reason='the map tells no pose") and "center" not in shown[1]
     seen = [_features(photos / name, camera) for name in ("1.jpg", "3.jpg")]
     features = seen[0]

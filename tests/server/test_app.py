@@ -64,8 +64,8 @@ def test_a_query_has_a_pose_and_leaves_nothing(server: Running, door_map: str, m
         answer = server.ask("POST", f"/v1/maps/{door_map}/localize", body=query)
         assert answer.status == 200
     value = answer.value
-    assert value["status"] == "localized" and value["evidence"]["inliers"] >= 20 and value["map_version"] == 1
-    assert value["map"] == door_map and len(value["covariance"]) == 6
+    assert value["status"] == "localized" and value["map"] == door_map and value["map_version"] == 1
+    assert value["evidence"] is None and value["covariance"] is None  # a private map tells a pose alone
     held = b"".join(path.read_bytes() for path in server.service.folder.rglob("*") if path.is_file())
     assert query[:120] not in held and query[-60:-20] not in held
     assert contributed[200:400] in held

@@ -175,6 +175,7 @@ test("an answer that is no pose is refused", async () => {
   const localized = (value) => served(() => json(value)).client.localize(MAP, MESSAGE);
   const found = await localized(good);
   assert.deepEqual([found.status, found.camFromWorld, found.evidence.log10Nfa], ["localized", pose, -20]);
+  assert.equal((await localized({ ...good, evidence: null })).evidence, null); // a guarded map
   assert.equal(found.camera, null); // an older server
   const camera = { model: "SIMPLE_RADIAL", width_px: 640, height_px: 480, params: [501.5, 320, 240, 0], focal_deviation: 0.004 };
   const params = [501.5, 320, 240, 0];

@@ -66,7 +66,7 @@ def test_photographs_go_in_and_out(
     (row,) = json.loads(told.read_text())["queries"]
     name, *numbers = poses.read_text().split()
     assert name == names[-1] and np.allclose([float(n) for n in numbers[4:]], row["cam_from_world"]["translation"], atol=1e-12)
-    assert row["status"] == "localized" and np.shape(row["covariance"]) == (6, 6)
+    assert row["status"] == "localized" and row["covariance"] is None and row["inliers"] is None  # a guarded map's
     assert run("localize", tmp_path / "other.h5", "--map", "door", "--obfuscate") == 3
     assert run("status", "--json", told) == 0
     assert {row["name"] for row in json.loads(told.read_text())["contributions"]} == set(names[:-1])

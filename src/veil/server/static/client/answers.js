@@ -10,7 +10,7 @@ export function localizationOf(value) {
         }
         if (said.status !== "localized")
             throw new Error("its status is unknown");
-        const pose = object(said.cam_from_world), evidence = object(said.evidence);
+        const pose = object(said.cam_from_world), evidence = said.evidence === null ? null : object(said.evidence);
         const camFromWorld = { rotation: matrix(pose.rotation, 3), translation: vector(pose.translation, 3) };
         requireRotation(camFromWorld.rotation);
         return {
@@ -20,7 +20,7 @@ export function localizationOf(value) {
             camera: said.camera === undefined || said.camera === null ? null : cameraOf(said.camera),
             covariance: said.covariance === null ? null : matrix(said.covariance, 6),
             turnDeviationDeg: optional(said.turn_deviation_deg),
-            evidence: {
+            evidence: evidence === null ? null : {
                 inliers: number(evidence.inliers),
                 correspondences: number(evidence.correspondences),
                 log10Nfa: optional(evidence.log10_nfa),
