@@ -34,7 +34,7 @@ import numpy as np
 
 from veil.compiled import compiled
 from veil.pir import hintless, kernels, one_server, public_matrix, ring_kernels, two_servers
-from veil.pir.hintless_layout import DIGITS, HintlessLayout
+from veil.pir.hintless_layout import DIGITS, PUBLIC_BITS, HintlessLayout
 from veil.pir.layout import DIMENSION, STEP, Layout
 from veil.pir.matrix import Matrix, add_panel, aligned
 from veil.pir.packing import PreparedPacking, packed, prepared_shapes
@@ -261,13 +261,35 @@ def noise(count: int) -> dict[str, float]:
     }
 
 
+def hintless_noise(count: int) -> dict[str, float]:
+    """The same without a hint, of queries to 1,000 records of 2,048 random bytes, which fill a polynomial."""
+    random = np.random.default_rng(3)
+    records = random.integers(0, 256, (1000, 2048), dtype=np.uint8)
+    layout = HintlessLayout(records=1000, size=2048)
+    matrix, seed = hintless.arranged(records, layout), public_matrix.new_seed()
+    made, worst, wrong, done = hintless.prepared(matrix, layout, seed), 0, 0, 0
+    while done < count:
+        indices = random.integers(0, 1000, min(50, count - done)).tolist()
+        messages, pending = hintless.queries(indices, layout, seed)
+        symbols, errors = hintless.rounded(hintless.answers(matrix, made, layout, messages), pending.take())
+        wrong += int((symbols != records[indices]).sum())
+        worst = max(worst, int(np.abs(errors).max()))
+        done += len(indices)
+    return {
+        "hintless queries": count,
+        "hintless wrong bytes": wrong,
+        "hintless worst noise of what decoding bears": worst / ((1 << PUBLIC_BITS) / 512),
+    }
+
+
 def main() -> None:
     """Parse, measure, print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--records", type=int, default=32_768)
     parser.add_argument("--size", type=int, default=32_768, help="bytes of a record, a multiple of 4")
     parser.add_argument("--repetitions", type=int, default=8)
-    parser.add_argument("--noise", type=int, default=0, metavar="QUERIES")
+    parser.add_argument("--noise", type=int, default=0, metavar="QUERIES", help="with a hint (default: none)")
+    parser.add_argument("--hintless-noise", type=int, default=0, metavar="QUERIES", help="without a hint (default: none)")
     arguments = parser.parse_args()
     layout = Layout(records=arguments.records, size=arguments.size)
     words = aligned((layout.columns * layout.size // 4,))
@@ -284,6 +306,8 @@ def main() -> None:
     result |= rates | ratios | client(layout, words) | preparation(packs) | hintless_client(packs)
     if arguments.noise:
         result |= noise(arguments.noise)
+    if arguments.hintless_noise:
+        result |= hintless_noise(arguments.hintless_noise)
     for lines in tables(result, arguments.records, arguments.size):
         print("\n".join(lines), end="\n\n")
     for name, least in WANTED.items():
@@ -345,6 +369,14 @@ def tables(result: dict[str, Any], records: int, size: int) -> Iterator[list[str
             "wrong bytes": f"{result['wrong bytes']}",
             "worst noise, of what decoding bears": f"{100 * result['worst noise of what decoding bears']:.1f} %",
             "worst noise, of the bound that holds but for 2^-40": f"{result['worst noise of the bound at 2^-40']:.2f}",
+        }
+    if "hintless queries" in result:
+        measured |= {
+            "queries to 1,000 records of 2,048 bytes, without a hint": f"{result['hintless queries']:,}",
+            "their wrong bytes": f"{result['hintless wrong bytes']}",
+            "their worst noise, of what decoding bears": (
+                f"{100 * result['hintless worst noise of what decoding bears']:.1f} %"
+            ),
         }
     yield table(("what", "value"), *measured.items())
 
