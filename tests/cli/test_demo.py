@@ -80,7 +80,7 @@ def test_every_held_out_photograph_is_localized_and_the_other_place_refused(
     assert all(len(list(folder.glob("*.veil"))) == 3 for folder in folders)
     assert [name for name, _ in read_features(tmp_path / "features.h5")] == sorted({row["name"] for row in rows})
     page = (tmp_path / "report.html").read_text()
-    assert "four ways" in page and "2^128 operations" in page and "keeps to itself what it receives" in page
+    assert "four ways" in page and "2^146 operations" in page and "keeps to itself what it receives" in page
     assert "No proof" in page and "no promise about the photograph" in page and "SCIA 2011" in page
     assert "http://" not in page and "https://" not in page  # opens offline, calls nobody
     # The map in three dimensions lies beside the page, which leads to it: queries, photographs, and what descriptors give away.
