@@ -53,7 +53,7 @@ def transforms(block: int) -> np.ndarray:
 
 
 def quotient(seen: np.ndarray, public: np.ndarray) -> np.ndarray:
-    """What a query would have for a secret if it had no noise: the ratio of transforms, as a polynomial, centered."""
+    """The secret of a query if it had no noise: the ratio of transforms, as a polynomial, centered."""
     base = ring(DEGREE)
     inverses = np.array([[pow(int(value), -1, MODULUS) for value in public[0]]], dtype=np.uint32)
     return centered(base.polynomials(base.products(base.transformed(seen[None]), inverses)))[0]

@@ -65,7 +65,7 @@ def ingredients(
     count: int,
     crowd: Crowd,
 ) -> Float64[np.ndarray, "templates dim 4"]:
-    """What the mixture mixes: the likely point, the mean of the named decoys (else that of the crowd), origin and mean face."""
+    """Parts of the mixture: the likely point, the mean of the named decoys (else that of the crowd), origin and mean face."""
     middle = np.broadcast_to(crowd.mean, origin.shape)
     decoys = middle
     if count:

@@ -1,4 +1,4 @@
-"""What answers of known times, inliers and deviations tell: rows of the studies of answers, on answers that are planted."""
+"""Answers of known times, inliers and deviations: rows of the studies of answers, on answers that are planted."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def took(seconds: float) -> WeighedAnswer:
 
 
 def asked(name: str, seconds: float, *, present: bool) -> AskedObject:
-    """An object whose two views were refused in so many seconds each."""
+    """An object whose two views were refused, each after the seconds given."""
     place = Similarity(scale=1.0, rotation=np.eye(3), translation=np.zeros(3))
     item = PlantedObject(name=name, gray=np.zeros((2, 2), np.uint8), world_from_object=place, share=0.2)
     answers = [took(seconds), took(seconds)]

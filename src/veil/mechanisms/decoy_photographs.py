@@ -36,10 +36,10 @@ TRIED = 24
 # Number of decoy photographs of an image by default: of 2, 4 and 8 the fewest that leave attacks below what was aimed at
 # (lab/results/defenses.md#decoys-from-whole-photographs).
 PHOTOGRAPHS_M = 8
-# Features of a photograph that are compared, those of largest scale, at least so many pixels apart.
+# Features of a photograph that are compared: those of largest scale, spread over the picture.
 COMPARED = Selection(features=150, min_distance_px=10.0)
-# Largest ratio of the distances of the nearest and the next descriptor (Lowe 2004), and the share of features that match. Of
-# 4,000 pairs of photographs of different places none reached a thirteenth; neighboring views of walls lie above a quarter.
+# Largest ratio of the distances of the nearest and the next descriptor (Lowe 2004), and the least share and number of features
+# that match.
 MOST_RATIO, LEAST_SHARE, LEAST_MATCHES = 0.8, 0.1, 8
 # Cost of an octave of scale, in squares of the mean spacing of keypoints.
 OCTAVE = 0.3

@@ -28,7 +28,7 @@ _CHUNK = 8  # words of four rows whose products with the public polynomials are 
 
 
 class PreparedPacking(NamedTuple):
-    """What the server computes once for a version of the records.
+    """Part of packing that the server computes once for a version of the records.
 
     - `seed`, 32 bytes: of the public polynomials.
     - `digits`: transforms of the digits of all steps of packing, for each block of rows, cut into tiles of places. They may be

@@ -269,7 +269,7 @@ def split(
 
 @compiled
 def _term(values: UInt32[np.ndarray, "degree degree"], side: int, turn: int, out: UInt32[np.ndarray, "degree"]) -> None:
-    """What packing multiplies the secret under an automorphism with: a diagonal of the two-dimensional transform."""
+    """The factor of the secret under an automorphism in packing: a diagonal of the two-dimensional transform."""
     half = out.shape[0] // 2
     for part in range(2):
         for place in range(half):

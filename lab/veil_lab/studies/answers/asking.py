@@ -178,7 +178,7 @@ class Asker:
 
 
 def weighed(answer: Localization | NoPose, scene: Scene, features: int, guard: AnswerGuard) -> WeighedAnswer:
-    """An answer of the map `scene` to a query of so many features, with all but its time that defenses and scores look at."""
+    """An answer of the map `scene` to a query with `features` features, and all but its time that defenses and scores need."""
     if isinstance(answer, NoPose):
         return WeighedAnswer(pose=None)
     pose, deviation = answer.cam_from_world, answer.center_deviation

@@ -25,8 +25,8 @@ from veil_lab.studies.answers.study import shares
 from veil_lab.studies.attacks.form_releases import FormPools
 from veil_lab.studies.board.split import ranked
 
-# Photographs of a place that the attacker has, and maps do not: one of so many. Objects that no such photograph shows are
-# placed anew, in so many maps of a place at most for each placement.
+# One photograph of EVERY is the attacker's, and in no map. Objects that none of his photographs shows are placed anew, in at
+# most MOST_MAPS maps of a place for each placement.
 EVERY, MOST_MAPS = 3, 6
 
 

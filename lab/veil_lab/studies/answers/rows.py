@@ -20,7 +20,7 @@ from veil_lab.studies.answers.study import PlaceAnswers
 
 # The share of honest queries that the strictest limit on shown points may lose.
 MOST_LOST = 0.02
-# A server that hides the time of an answer would give it at the end of a step of so many seconds.
+# Length in seconds of the steps at whose end a server that hides times would answer.
 STEP_S = 2.0
 
 
