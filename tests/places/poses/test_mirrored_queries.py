@@ -105,7 +105,7 @@ def test_mirrored_lines_pass_through_mirrored_keypoints(model: str) -> None:
 def test_positions_that_fit_better_in_a_mirror_are_refused() -> None:
     """Planted: positions of one view in a mirror, and of another view as they are, which a brief search alone would take."""
     keypoints = np.concatenate([mirrored_keypoints(PLACE.camera, PLACE.keypoints["02"]), PLACE.keypoints["01"][:170]])
-    brief = PositionOptions(upright=UprightOptions(samples=1_500_000, reach=0.25, kept=40, refined=10, compared=3))
+    brief = PositionOptions(upright=UprightOptions(samples=1_500_000, longer=1, reach=0.25, kept=40, refined=10, compared=3))
     gravity = (PLACE.poses["02"].rotation @ DOWN) * [-1, 1, 1]
     answer = localize_positions(PLACE.camera, keypoints, SCENE, gravity=gravity, near=("01", "03"), options=brief)
     assert isinstance(answer, NoPose), answer

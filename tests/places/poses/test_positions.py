@@ -28,7 +28,7 @@ SCENE = with_down(scene_of(PLACE, without="02"), DOWN)
 KEYPOINTS, TRUTH = PLACE.keypoints["02"], PLACE.poses["02"]
 GRAVITY = TRUTH.rotation @ DOWN
 NEAR = ("01", "03")
-BRIEF = PositionOptions(upright=UprightOptions(samples=1_500_000, reach=0.25, kept=40, refined=10, compared=3))
+BRIEF = PositionOptions(upright=UprightOptions(samples=1_500_000, longer=1, reach=0.25, kept=40, refined=10, compared=3))
 
 
 def asked(keypoints: np.ndarray = KEYPOINTS, gravity: np.ndarray | None = GRAVITY) -> Localization | NoPose:

@@ -94,7 +94,8 @@ def localize_words(
 
     def turned_over() -> float | None:
         index = vocabulary.mirrored
-        return None if index is None else query.mirrored.answer(index, replace(options, compared=0)).log10_nfa
+        brief = replace(options, compared=0, upright=replace(options.upright, longer=1))
+        return None if index is None else query.mirrored.answer(index, brief).log10_nfa
 
     return unless_mirrored(answer, turned_over)
 

@@ -59,7 +59,8 @@ class LocalizeOptions(Acceptance, MatchOptions):
 class UprightOptions:
     """Options of the search for the pose of words at keypoints where gravity is known (docs/theory/words_upright.md).
 
-    - `samples`: pairs of candidates that are drawn, of all images of the map together: fewer images get more each.
+    - `samples`: pairs of candidates that are drawn, of all images of the map together: fewer images get more each. If they show
+      no pose that is beyond chance, `longer` times as many are drawn in all; 1: the search ends with the first.
     - `nearest`, `farthest`: least and largest distance of a sample's points to the camera, beside their distance to the mapped
       image; `max_turn_deg` is the largest angle between the directions from which both see them. SIFT matches no further.
     - `kept`, `refined`, `compared`: how many distinct poses the search keeps, how many of them are refined by the tables, and
@@ -76,6 +77,7 @@ class UprightOptions:
     """
 
     samples: int = 1_000_000
+    longer: int = 4
     nearest: float = 0.4
     farthest: float = 2.5
     max_turn_deg: float = 53.0
@@ -99,8 +101,8 @@ class UprightOptions:
             raise RangeError(f"max_turn_deg must lie in (0, 180], got {self.max_turn_deg!r}")
         if not 1 <= self.compared <= self.refined <= self.kept:
             raise RangeError("numbers of poses must satisfy 1 <= compared <= refined <= kept")
-        if not 1 <= self.samples < 1 << 39:
-            raise RangeError(f"samples must lie in [1, 2^39), got {self.samples!r}")
+        if self.longer < 1 or not 1 <= self.samples * self.longer < 1 << 39:
+            raise RangeError(f"samples and longer times as many must lie in [1, 2^39), got {self.samples!r}, {self.longer!r}")
         if not 0 <= self.reach < float("inf"):
             raise RangeError(f"reach must be >= 0 and finite, got {self.reach!r}")
         if not 0 <= self.margin < float("inf"):
@@ -160,7 +162,7 @@ class PositionOptions(Acceptance):
     Raises RangeError for values outside their range.
     """
 
-    upright: UprightOptions = field(default_factory=lambda: UprightOptions(samples=20_000_000, reach=0.25))
+    upright: UprightOptions = field(default_factory=lambda: UprightOptions(samples=20_000_000, longer=1, reach=0.25))
     max_seconds: float | None = None
     seed: int = 0
 

@@ -23,6 +23,7 @@ from scipy.spatial import cKDTree
 from veil.errors import InputError, Remedy
 from veil.geometry.camera import Camera, zoomed
 from veil.geometry.free_calibration import FreeCamera, calibrated
+from veil.geometry.rigid import Rigid
 from veil.geometry.robust.pose_and_focal import is_searched
 from veil.geometry.robust.significance import P3P, SAME_PX, apart, pose_log10_samples
 from veil.geometry.robust.upright_search import Kept, nothing_kept, search_pairs
@@ -265,8 +266,9 @@ def _deviance(count: int, expected: float) -> float:
 
 # Samples between two looks at the clock.
 PORTION = 250_000
-# A pose is refused whose pairs have words that are e^2 = 7 times likelier if none of them is right.
-AGAINST = -2.0
+# A pose is refused whose pairs have words that are e^7 = 1,000 times likelier if none of them is right. Of right poses that is
+# one in 1,000 at most (words_upright.md, Eq. 12).
+AGAINST = -7.0
 
 BY_CHANCE = (
     "the best pose shows points of the map at {inliers} of {count} keypoints, which chance also gives (log10 of "
@@ -295,9 +297,12 @@ def localize_upright(
     """
     count = problem.queried
     weighing = UprightWeighing(problem=problem, unshared=unshared)
-    starts = [Estimate(pose=pose, camera=problem.camera) for pose in _poses(problem, options, progress)]
-    weighed = [weighing.weighed(weighing.fitted(start)) for start in starts]
-    weighed.sort(key=lambda evidence: evidence.log10_nfa)
+    weighed: list[UprightEvidence] = []
+    for poses in _poses(problem, options, progress):
+        starts = [Estimate(pose=pose, camera=problem.camera) for pose in poses]
+        weighed = sorted((weighing.weighed(weighing.fitted(start)) for start in starts), key=lambda one: one.log10_nfa)
+        if weighed and beyond_chance(weighed[0].evidence, options):
+            break
     if not weighed:
         return NoPose(reason=f"no pose of the search explains the {count} features; {problem.doubt}", correspondences=count)
     best = weighing.improved(weighed[0]) if beyond_chance(weighed[0].evidence, options) else weighed[0]
@@ -326,24 +331,27 @@ def localize_upright(
     return judge(claim, lambda: rivals(contest, claim, options, known=others).equal, options)
 
 
-def _poses(problem: UprightProblem, options: WordOptions, progress: Progress | None) -> list:
-    """The few best poses of the search, refined, the best first."""
+def _poses(problem: UprightProblem, options: WordOptions, progress: Progress | None) -> Iterator[list[Rigid]]:
+    """The few best poses of the search, refined, the best first; once more after the samples that are drawn if those fail."""
     upright = problem.options
     if not len(problem.sampled.keypoint_rows) or not problem.sampled.shares[-1] > 0:
-        return []
+        return
     kept: Kept = nothing_kept(upright.kept)
     tested, done, used = problem.tested(upright.search_px, upright.words_px), 0, 0.0
-    while done < upright.samples:
-        portion, started = min(PORTION, upright.samples - done), time.thread_time()
-        # Seed and number of samples share the 64 bits that start a search.
-        search_pairs(kept, problem.sampled, tested, problem.limits, samples=portion, seed=(problem.seed << 40) + done + 1)
-        used = 0.0 if not done else used + time.thread_time() - started  # the first may compile code
-        done += portion
-        if progress is not None:
-            progress(done, upright.samples)
-        if options.max_seconds is not None and used > options.max_seconds:
-            break
-    return problem.refined(kept)[: upright.compared]
+    in_time = True
+    for wanted in sorted({upright.samples, upright.samples * upright.longer}):
+        while in_time and done < wanted:
+            portion, started = min(PORTION, wanted - done), time.thread_time()
+            # Seed and number of samples share the 64 bits that start a search.
+            search_pairs(kept, problem.sampled, tested, problem.limits, samples=portion, seed=(problem.seed << 40) + done + 1)
+            used = 0.0 if not done else used + time.thread_time() - started  # the first may compile code
+            done += portion
+            if progress is not None:
+                progress(done, wanted)
+            in_time = options.max_seconds is None or used <= options.max_seconds
+        yield problem.refined(kept)[: upright.compared]
+        if not in_time:
+            return
 
 
 def pairs_around(weighing: UprightWeighing, best: UprightEvidence) -> MatchedPoints:
