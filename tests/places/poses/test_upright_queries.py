@@ -14,6 +14,7 @@ from veil.forms import Subsets
 from veil.geometry.camera import as_colmap
 from veil.geometry.free_calibration import FreeCamera, calibrated
 from veil.geometry.rigid import Rigid, rotation_angle_deg
+from veil.geometry.robust.upright_search import Kept, search_pairs
 from veil.matching.inverted_index import index_map, unshared_log_odds, vocabulary_candidates
 from veil.places.poses.answer import Localization, NoPose
 from veil.places.poses.by_words import localize_words
@@ -45,6 +46,14 @@ def query(epsilon: float) -> Subsets:
     return words_of(PLACE.form("02"), DICTIONARY, epsilon=epsilon)
 
 
+def unmet(form: Subsets) -> Subsets:
+    """Planted: the same number of features, with words of no point of the map."""
+    pairs = np.arange(len(DICTIONARY) // 2 * 2).reshape(-1, 2)
+    called = vocabulary_candidates(subsets(pairs, form.mechanism, DICTIONARY.digest), VOCABULARY).keypoint_rows
+    ids = np.repeat(np.delete(pairs, called, axis=0)[:1], len(form), axis=0)
+    return subsets(ids, form.mechanism, DICTIONARY.digest)
+
+
 def asked(
     form: Subsets,
     keypoints: np.ndarray = KEYPOINTS,
@@ -69,12 +78,9 @@ def check(answer: Localization | NoPose) -> Localization:
 @pytest.mark.slow
 def test_guesses_by_place_localize_where_no_two_words_make_a_pair() -> None:
     """Planted: one feature keeps its words, the others' are of no point of the map. Control: words alone make no pair."""
-    form = query(3.0)
-    pairs = np.arange(len(DICTIONARY) // 2 * 2).reshape(-1, 2)
-    called = vocabulary_candidates(subsets(pairs, form.mechanism, DICTIONARY.digest), VOCABULARY).keypoint_rows
-    ids = np.repeat(np.delete(pairs, called, axis=0)[:1], len(form), axis=0)
+    ids = unmet(query(3.0)).ids.copy()
     ids[0] = query(20.0).ids[0]
-    form = subsets(ids, form.mechanism, DICTIONARY.digest)
+    form = subsets(ids, query(3.0).mechanism, DICTIONARY.digest)
     guessed = replace(BRIEF, upright=replace(BRIEF.upright, samples=350_000, reach=0.25))
     check(asked(form, near=["01", "03"], options=guessed))
     alone = replace(guessed, upright=replace(guessed.upright, reach=0.0))
@@ -92,6 +98,41 @@ def test_words_that_speak_against_a_pose_refuse_it(monkeypatch: pytest.MonkeyPat
     assert isinstance(answer, NoPose) and "their words speak against it" in answer.reason
     monkeypatch.setattr("veil.places.poses.upright.AGAINST", -math.inf)
     check(asked(form, near=["01", "03"], options=guessed))
+
+
+def test_a_search_that_shows_no_pose_goes_on_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Planted: a pose that the first samples miss. Controls: no more are drawn where not allowed, nor needed."""
+    drawn: list[int] = []
+
+    def counted(kept: Kept, *rest: object, samples: int, seed: int) -> None:
+        drawn.append(samples)
+        search_pairs(kept, *rest, samples=samples, seed=seed)
+
+    monkeypatch.setattr("veil.places.poses.upright.search_pairs", counted)
+    form, missed = query(20.0), UprightOptions(samples=1, longer=60_000, kept=40, refined=8, compared=3)
+
+    def among(upright: UprightOptions) -> Localization | NoPose:
+        drawn.clear()
+        return asked(form, options=replace(BRIEF, upright=upright))
+
+    assert isinstance(among(replace(missed, longer=1)), NoPose) and drawn == [1]
+    check(among(missed))
+    assert drawn[:2] == [1, 59_999]
+    check(among(replace(missed, samples=60_000, longer=4)))
+    assert set(drawn) == {60_000}
+
+
+@pytest.mark.slow
+def test_a_right_pose_may_share_no_word_with_its_points(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Planted: words of no point, at an epsilon where a right pose has three on average. Control: the limit of before, -2."""
+    form = unmet(query(10.4))
+    weighing = problem_of(form)[1]
+    silent = weighing.log_odds_of_words(weighing.weighed(Estimate(pose=TRUTH, camera=PLACE.camera)))
+    assert -4 < silent < -2, silent
+    guessed = replace(BRIEF, upright=replace(BRIEF.upright, samples=350_000, reach=0.25))
+    check(asked(form, near=["01", "03"], options=guessed))
+    monkeypatch.setattr("veil.places.poses.upright.AGAINST", -2.0)
+    assert isinstance(asked(form, near=["01", "03"], options=guessed), NoPose)
 
 
 def test_words_speak_for_right_pairs_and_against_exchanged_ones() -> None:
@@ -336,6 +377,8 @@ def test_unshared_words_speak_against_a_point_and_less_than_shared_ones() -> Non
         {"max_turn_deg": 0.0},
         {"max_turn_deg": math.nan},
         {"compared": 60},
+        {"longer": 0},
+        {"samples": 1 << 38, "longer": 2},
         {"search_px": math.nan},
         {"match_px": 0.0},
         {"refine_px": ()},
