@@ -11,6 +11,7 @@ from veil.errors import InputError, RangeError
 from veil.forms import Points
 from veil.tiles.cutting import CutMap, CutOptions, aspects, cut
 from veil.tiles.fetching import proved_tile
+from veil.tiles.manifest import MOST_JSON_BYTES, encode_manifest
 from veil.tiles.tile_format import Tile
 from veil.tiles.union import united
 from worlds import unit
@@ -156,3 +157,52 @@ def test_what_cannot_be_cut_is_refused() -> None:
     ):
         with pytest.raises(RangeError):
             replace(OPTIONS, **change)
+
+
+def downloaded(made: CutMap) -> int:
+    """Bytes of the manifest and of all tiles."""
+    text, binary, _ = encode_manifest(made.manifest)
+    return len(text) + len(binary) + made.records.size
+
+
+def test_a_download_is_as_large_as_was_allowed_and_nearly_as_large() -> None:
+    """Oracle: the bytes themselves. The next point of each camera would make one tile more."""
+    place, small = street("budget", cameras=24, density=200), replace(OPTIONS, tile_bytes=100_000)
+    whole = cut(place.scene, small)
+    for share in (0.5, 0.8):
+        allowed = round(share * downloaded(whole))
+        made = cut(place.scene, replace(small, download=allowed))
+        assert allowed - 2 * whole.manifest.record_bytes - MOST_JSON_BYTES < downloaded(made) <= allowed
+        assert made.report.kept_points < whole.report.kept_points and made.report.map_points == whole.report.map_points
+    roomy = cut(place.scene, replace(small, download=2 * downloaded(whole)))
+    assert roomy.manifest.version == whole.manifest.version
+
+
+def test_a_download_keeps_the_points_that_most_cameras_see() -> None:
+    """Slow reference: each camera in turn takes that one of its points that most cameras see."""
+    place = street("worth", cameras=12, density=200)
+    made = cut(place.scene, replace(OPTIONS, tile_bytes=1 << 18, download=(1 << 18) + 40_000))
+    images = [np.unique(image.point_rows) for image in place.scene.images.values()]
+    times = np.bincount(np.concatenate(images), minlength=len(place.scene.points))
+    wanted: set[int] = set()
+    shown = 0
+    while len(wanted) < made.report.kept_points:
+        for rows in images:
+            wanted.update(sorted(rows.tolist(), key=lambda row: (-times[row], row))[shown : shown + 1])
+        shown += 1
+    assert made.report.kept_points == len(wanted)
+    places = np.concatenate([tile.places.astype(np.int64) + tile.origin for tile in tiles_of(made)]) * made.manifest.coding.step
+    kept = np.linalg.norm(places[:, None] - place.scene.points[None], axis=2).argmin(axis=1)
+    assert set(kept.tolist()) == wanted
+
+
+def test_a_download_that_finds_no_photograph_is_refused() -> None:
+    """Bad input: too few bytes for a tile, and for enough points. The error names bytes that are enough."""
+    place = street("small budget", cameras=12, density=200)
+    with pytest.raises(RangeError, match="do not fit into 20000 bytes"):
+        replace(OPTIONS, download=20_000)
+    small = replace(OPTIONS, tile_bytes=8000)
+    with pytest.raises(InputError, match=r"in 60000 bytes a camera of this map would show \d+ points, and 100 are") as refused:
+        cut(place.scene, replace(small, download=60_000))
+    enough = int(str(refused.value).split("; ")[1].split()[0])
+    assert cut(place.scene, replace(small, download=enough)).report.kept_points >= 100

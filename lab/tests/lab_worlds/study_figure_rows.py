@@ -245,6 +245,7 @@ def _tiles(path: Path) -> None:
             setting=TileSetting(tile_bytes=size, axes=64, bits=bits, asked=asked),
             tiles=5.0,
             manifest_bytes=90_000.0,
+            all_bytes=900_000.0,
             fetched_bytes=float(size * asked),
             up_bytes=8.0,
             down_bytes=2.0 * size * asked,

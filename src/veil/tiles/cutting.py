@@ -5,8 +5,10 @@ A tile holds aspects of points: the mean descriptor of views that look alike, an
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TypedDict
 
 import numpy as np
@@ -22,8 +24,8 @@ from veil.scene import Scene, views_of
 from veil.tiles import merkle
 from veil.tiles.cells import Cell, halved
 from veil.tiles.coding import TileCoding, fitted_scales, octahedral
-from veil.tiles.manifest import MOST_TILE_BYTES, Manifest
-from veil.tiles.sketches import sketched
+from veil.tiles.manifest import MOST_TILE_BYTES, Manifest, most_manifest_bytes, record_bytes
+from veil.tiles.sketches import sketched, usual_words
 from veil.tiles.tile_format import BITS, HEADER, PLACE_BITS, Tile, encode_tile, point_bytes
 
 # A point whose two most different views are less alike than this cosine gets two aspects: a mean of both would be like neither.
@@ -122,6 +124,8 @@ class CutOptions:
     - `angle`: step of the points' places, as an angle (radians) at their median distance from the cameras.
     - `asked`: number of tiles that a localization asks for.
     - `words`: of the sketches, or None: 64 a tile, at least 1,024 and at most 4,096.
+    - `download`: most bytes of the manifest and all tiles together, for devices that keep the whole map; points that fewest
+      cameras see are left out until it fits. None: all points are kept for which tiles have room.
     - `seed`: of the sample and of the words.
 
     Raises RangeError for values that no tile can have.
@@ -136,6 +140,7 @@ class CutOptions:
     angle: float = 1e-4
     asked: int = 4
     words: int | None = None
+    download: int | None = None
     seed: int = 0
 
     __repr__ = one_line
@@ -152,6 +157,8 @@ class CutOptions:
         least = HEADER.size + point_bytes(self.axes, self.bits, self.aspects)
         if not least <= self.tile_bytes <= MOST_TILE_BYTES:
             raise RangeError(f"a tile takes {least} to {MOST_TILE_BYTES} bytes, got {self.tile_bytes!r}")
+        if self.download is not None and not self.download > self.tile_bytes:
+            raise RangeError(f"tiles of {self.tile_bytes} bytes do not fit into {self.download!r} bytes; make smaller ones")
 
 
 class CutReportJson(TypedDict):
@@ -242,7 +249,8 @@ def cut(
     - `place`: where on Earth the map is, which the manifest then says.
     - `progress`: called with the number of tiles made and of all.
 
-    Raises InputError for a map of private forms and for one with too few descriptors for the axes.
+    Raises InputError for a map of private forms, for one with too few descriptors for the axes, and where `download` leaves the
+    cameras fewer than `LEAST_SHOWN` points each.
     """
     options, progress = options or CutOptions(), progress or ignore_progress
     if not scene.is_public:
@@ -250,9 +258,10 @@ def cut(
     views = aspects(scene, options.aspects)
     step = options.angle * _median_distance(scene)
     room = _Room(scene, views, options)
+    if options.download is not None:
+        room = room.within(options.download)
     steps = np.rint(scene.points / step)
-    cells = halved(room.centers, room.fits, overlap=options.overlap)
-    pieces = [room.piece(cell, steps) for cell in cells]
+    pieces = [room.piece(cell, steps) for cell in room.cells]
     coding = _coding(scene, views, pieces, step, options)
     tiles = []
     for index, piece in enumerate(pieces):
@@ -264,11 +273,11 @@ def cut(
     sketches = sketched([tile.descriptors for tile, _ in tiles], coding.scales, words=options.words, seed=options.seed)
     manifest = Manifest(
         coding=coding,
-        low=np.array([cell.low for cell in cells]),
-        high=np.array([cell.high for cell in cells]),
+        low=np.array([cell.low for cell in room.cells]),
+        high=np.array([cell.high for cell in room.cells]),
         sketches=sketches,
         tile_bytes=options.tile_bytes,
-        asked=min(options.asked, len(cells)),
+        asked=min(options.asked, len(pieces)),
         root=tree[-1][0],
         place=place,
     )
@@ -276,17 +285,53 @@ def cut(
     return CutMap(manifest=manifest, records=made, report=_report(scene, pieces, views, coding, options, made))
 
 
-class _Room:
-    """Which points of a cell's cameras a tile has room for."""
+# A photograph is found by some tens of matches, and a query matches a part of what a camera shows: with fewer points a camera
+# than this a map is of no use.
+LEAST_SHOWN = 100
 
-    def __init__(self, scene: Scene, views: Aspects, options: CutOptions) -> None:
-        self.options = options
+
+class _Room:
+    """Which points of a cell's cameras a tile has room for. `seen` has the points that each camera shows, by default all."""
+
+    def __init__(
+        self, scene: Scene, views: Aspects, options: CutOptions, seen: Sequence[Int64[np.ndarray, "_"]] | None = None
+    ) -> None:
+        self._scene, self._views, self.options = scene, views, options
         self.centers = np.array([image.cam_from_world.center for image in scene.images.values()])
-        self._seen = [np.unique(image.point_rows) for image in scene.images.values()]
+        self._seen = [np.unique(image.point_rows) for image in scene.images.values()] if seen is None else seen
         counts = np.diff(views.starts)
         self._bytes = counts * point_bytes(options.axes, options.bits) - (counts - 1) * point_bytes(
             options.axes, options.bits, 0
         )
+
+    def within(self, download: int) -> _Room:
+        """The same with as many points of each camera as `download` bytes of tiles and manifest hold."""
+        turn, _ = self._worth(np.arange(len(self._scene.points)), np.arange(len(self._seen)))
+        most = max(len(rows) for rows in self._seen)
+
+        def showing(count: int) -> _Room:
+            return _Room(self._scene, self._views, self.options, [rows[turn[rows] < count] for rows in self._seen])
+
+        shown = bisect_right(range(1, most + 1), download, key=lambda count: showing(count).most_bytes)
+        if shown < min(LEAST_SHOWN, most):
+            raise InputError(
+                f"in {download} bytes a camera of this map would show {shown} points, and {LEAST_SHOWN} are needed to find a "
+                f"photograph; {showing(min(LEAST_SHOWN, most)).most_bytes} bytes hold as many"
+            )
+        return showing(shown)
+
+    @property
+    def most_bytes(self) -> int:
+        """Largest size of the manifest and all tiles together."""
+        options, tiles = self.options, len(self.cells)
+        words, dim = options.words or usual_words(tiles), self._scene.space.dim
+        manifest = most_manifest_bytes(tiles, dim=dim, axes=options.axes, words=words)
+        return manifest + tiles * record_bytes(options.tile_bytes, tiles)
+
+    @cached_property
+    def cells(self) -> list[Cell]:
+        """The cells of the map, each a tile."""
+        return halved(self.centers, self.fits, overlap=self.options.overlap)
 
     def fits(self, cameras: Int64[np.ndarray, "_"]) -> bool:
         """Whether a tile has room for all points of some cameras."""
@@ -311,18 +356,25 @@ class _Room:
         count = int(np.searchsorted(np.cumsum(self._bytes[ordered]), room, side="right"))
         return ordered[: min(count, self.options.points or count)]
 
-    def _by_worth(self, points: Int64[np.ndarray, "_"], cell: Cell) -> Int64[np.ndarray, "_"]:
+    def _by_worth(self, points: Int64[np.ndarray, "points"], cell: Cell) -> Int64[np.ndarray, "_"]:
         """Points in the order in which they are kept: each camera in turn takes that one of its own that most cameras see."""
-        cameras = cell.cameras
-        times = np.bincount(
-            np.concatenate([self._seen[camera] for camera in cameras]), minlength=int(points.max(initial=0)) + 1
-        )
-        turn = np.full(len(times), np.iinfo(np.int64).max)
-        for camera in cameras:
-            own = np.intersect1d(self._seen[camera], points)
+        turn, times = self._worth(points, cell.cameras)
+        return points[np.lexsort((points, -times[points], turn[points]))]
+
+    def _worth(
+        self, points: Int64[np.ndarray, "_"], cameras: Int64[np.ndarray, "_"]
+    ) -> tuple[Int64[np.ndarray, "_"], Int64[np.ndarray, "_"]]:
+        """The first turn in which one of some cameras takes a point of the map, and how many of them see it."""
+        seen = [self._seen[camera] for camera in cameras]
+        times = np.bincount(np.concatenate(seen), minlength=int(points.max(initial=0)) + 1)
+        turn, wanted = np.full(len(times), np.iinfo(np.int64).max), np.zeros(len(times), dtype=bool)
+        wanted[points] = True
+        for rows in seen:
+            own = rows[rows < len(wanted)]
+            own = own[wanted[own]]
             own = own[np.lexsort((own, -times[own]))]
             turn[own] = np.minimum(turn[own], np.arange(len(own)))
-        return points[np.lexsort((points, -times[points], turn[points]))]
+        return turn, times
 
 
 def _median_distance(scene: Scene) -> float:

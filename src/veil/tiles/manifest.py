@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -28,6 +29,8 @@ FORMAT = 1
 # Cells lie so far from the map's zero at most, in its units.
 FARTHEST = 1e100
 MOST_TILES, MOST_TILE_BYTES, MOST_WORDS = 1 << 20, 1 << 28, 1 << 16
+# The JSON part holds some twenty short facts, and the reference of a place.
+MOST_JSON_BYTES = 4096
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -58,7 +61,7 @@ class Manifest:
     @property
     def record_bytes(self) -> int:
         """Size of what is fetched: a tile and its proof."""
-        return self.tile_bytes + HASH_BYTES * depth_of(len(self))
+        return record_bytes(self.tile_bytes, len(self))
 
     @property
     def version(self) -> str:
@@ -66,11 +69,32 @@ class Manifest:
         return encode_manifest(self)[2]
 
 
+def record_bytes(tile_bytes: int, tiles: int) -> int:
+    """Size of one of a number of tiles with its proof."""
+    return tile_bytes + HASH_BYTES * depth_of(tiles)
+
+
+def most_manifest_bytes(tiles: int, *, dim: int, axes: int, words: int) -> int:
+    """Largest size of both parts of a manifest, for descriptors of `dim` along `axes` and sketches of `words`."""
+    return MOST_JSON_BYTES + sum(math.prod(shape) * np.dtype(kind).itemsize for shape, kind in _layout(tiles, dim, axes, words))
+
+
+def _layout(tiles: int, dim: int, axes: int, words: int) -> list[tuple[tuple[int, ...], str]]:
+    """Shape and type of the arrays of the binary part in their order."""
+    box, principal = (tiles, 3), (axes, dim)
+    shapes = box, box, (dim,), principal, (axes,), (words, axes), (tiles, words)
+    return list(zip(shapes, ("<f8", "<f8", "<f4", "<f4", "<f4", "i1", "u1"), strict=True))
+
+
 def encode_manifest(manifest: Manifest) -> tuple[bytes, bytes, str]:
     """The JSON and the binary part of a manifest, and its version."""
     coding, sketches = manifest.coding, manifest.sketches
     space = coding.raw_space
-    binary = b"".join(np.ascontiguousarray(array, dtype=kind).tobytes() for array, kind in _arrays(manifest))
+    layout = _layout(len(manifest), space.dim, coding.axes, len(sketches.words))
+    arrays = manifest.low, manifest.high, coding.pca.mean, coding.pca.axes, coding.scales, sketches.words, sketches.counts
+    binary = b"".join(
+        np.ascontiguousarray(array, dtype=kind).tobytes() for array, (_, kind) in zip(arrays, layout, strict=True)
+    )
     facts: dict[str, Any] = {
         "veil_tiles": FORMAT,
         "tiles": len(manifest),
@@ -97,20 +121,6 @@ def _version(facts: Mapping[str, Any]) -> str:
     """SHA-256 (hex) of a manifest's facts, in one order and spelling whatever the file looks like."""
     text = json.dumps(facts, sort_keys=True, separators=(",", ":"), allow_nan=False)
     return hashlib.sha256(b"veil tiles\0" + text.encode()).hexdigest()
-
-
-def _arrays(manifest: Manifest) -> list[tuple[np.ndarray, str]]:
-    """The arrays of the binary part in their order, each with the type that it has there."""
-    coding, sketches = manifest.coding, manifest.sketches
-    return [
-        (manifest.low, "<f8"),
-        (manifest.high, "<f8"),
-        (coding.pca.mean, "<f4"),
-        (coding.pca.axes, "<f4"),
-        (coding.scales, "<f4"),
-        (sketches.words, "i1"),
-        (sketches.counts, "u1"),
-    ]
 
 
 def decode_manifest(text: bytes, binary: bytes) -> Manifest:
@@ -141,8 +151,7 @@ def _manifest(facts: Mapping[str, Any], binary: bytes) -> Manifest:
     bits = _number(facts, "bits", 8)
     if bits not in BITS or axes >= space.dim or axes * bits % 8 or tile_bytes < HEADER.size:
         raise ValueError(f"{axes} axes of {bits} bits in {tile_bytes} bytes cannot be")
-    shapes = [(count, 3), (count, 3), (space.dim,), (axes, space.dim), (axes,), (words, axes), (count, words)]
-    low, high, mean, principal, scales, centers, counts = _read(binary, shapes)
+    low, high, mean, principal, scales, centers, counts = _read(binary, _layout(count, space.dim, axes, words))
     if not ((low > -FARTHEST).all() and (low <= high).all() and (high < FARTHEST).all()):  # also refuses NaN
         raise ValueError("a cell is no box")
     root = bytes.fromhex(facts["merkle_root"])
@@ -179,14 +188,13 @@ def _number(facts: Mapping[str, Any], key: str, most: int) -> int:
     return value
 
 
-def _read(binary: bytes, shapes: list[tuple[int, ...]]) -> list[np.ndarray]:
-    """The arrays of the binary part, in the order of `_arrays`."""
-    kinds = ("<f8", "<f8", "<f4", "<f4", "<f4", "i1", "u1")
-    sizes = [int(np.prod(shape)) * np.dtype(kind).itemsize for shape, kind in zip(shapes, kinds, strict=True)]
+def _read(binary: bytes, layout: list[tuple[tuple[int, ...], str]]) -> list[np.ndarray]:
+    """The arrays of the binary part, as `_layout` names them."""
+    sizes = [math.prod(shape) * np.dtype(kind).itemsize for shape, kind in layout]
     if sum(sizes) != len(binary):
         raise ValueError(f"its binary part has {len(binary)} bytes and must have {sum(sizes)}")
     arrays, start = [], 0
-    for shape, kind, size in zip(shapes, kinds, sizes, strict=True):
+    for (shape, kind), size in zip(layout, sizes, strict=True):
         array = np.frombuffer(binary[start : start + size], dtype=kind).reshape(shape)
         arrays.append(array.astype(array.dtype.newbyteorder("=")))
         start += size

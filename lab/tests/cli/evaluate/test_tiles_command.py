@@ -38,6 +38,7 @@ def tiles(bits: int, ratio: float, *, localized: int = 20, false: int = 0) -> Ti
         setting=TileSetting(tile_bytes=1 << 16, axes=64, bits=bits, asked=4),
         tiles=5.0,
         manifest_bytes=90_000.0,
+        all_bytes=900_000.0,
         fetched_bytes=50_000.0 * bits,
         up_bytes=8.0,
         down_bytes=100_000.0 * bits,

@@ -88,6 +88,7 @@ def trial(scene: str, query: str, setting: TileSetting | None, error: float | No
         rotation_error_deg=None if error is None else 100 * error,
         tiles=5,
         manifest_bytes=300,
+        all_bytes=3000,
         fetched_bytes=1000,
         up_bytes=4,
         seconds=0.5,

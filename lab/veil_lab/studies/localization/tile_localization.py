@@ -34,7 +34,7 @@ from veil_lab.studies.localization.false_acceptance import Fold, QueryProtocol, 
 class TileSetting:
     """How maps are cut and asked: bytes of a tile, axes and bits of a descriptor, tiles that a localization asks for, words.
 
-    `words` of the sketches are None for as many as `veil tiles cut` gives them.
+    `words` of the sketches are None for as many as `veil tiles cut` gives them, `download` is None for tiles of all points.
     """
 
     tile_bytes: int
@@ -42,11 +42,12 @@ class TileSetting:
     bits: int
     asked: int
     words: int | None = None
+    download: int | None = None
 
     @property
     def cut(self) -> CutOptions:
         """The options with which maps are cut."""
-        return CutOptions(tile_bytes=self.tile_bytes, axes=self.axes, bits=self.bits, asked=self.asked, words=self.words)
+        return CutOptions(**vars(self))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,6 +67,7 @@ class TileTrial:
     rotation_error_deg: float | None
     tiles: int
     manifest_bytes: int
+    all_bytes: int
     fetched_bytes: int
     up_bytes: int
     seconds: float
@@ -75,7 +77,7 @@ class TileTrial:
 class TileRow:
     """A setting in one scene, or in all of them (`scene` "all").
 
-    - `tiles`, `manifest_bytes`: of a map, on average over the maps.
+    - `tiles`, `manifest_bytes`, `all_bytes`: of a map, its manifest, and that with all tiles, on average over the maps.
     - `fetched_bytes`: of the records that a localization asks for, at the median. `up_bytes`, `down_bytes`: what travels for
       them with the two-server exit, to and from both.
     - `beside`: the true queries, beside the whole raw map.
@@ -87,6 +89,7 @@ class TileRow:
     setting: TileSetting
     tiles: float
     manifest_bytes: float
+    all_bytes: float
     fetched_bytes: float
     up_bytes: float
     down_bytes: float
@@ -104,8 +107,10 @@ class TileRow:
             "bits": self.setting.bits,
             "asked": self.setting.asked,
             "words": self.setting.words,
+            "download": self.setting.download,
             "tiles": self.tiles,
             "manifest_bytes": self.manifest_bytes,
+            "all_bytes": self.all_bytes,
             "fetched_bytes": self.fetched_bytes,
             "up_bytes": self.up_bytes,
             "down_bytes": self.down_bytes,
@@ -190,6 +195,7 @@ def tile_row(trials: Sequence[TileTrial], setting: TileSetting, scenes: Sequence
         setting=setting,
         tiles=float(np.mean([item.tiles for item in own])),
         manifest_bytes=float(np.mean([item.manifest_bytes for item in own])),
+        all_bytes=float(np.mean([item.all_bytes for item in own])),
         fetched_bytes=float(np.median([item.fetched_bytes for item in own])),
         up_bytes=float(np.median([item.up_bytes for item in own])),
         down_bytes=float(np.median([2 * item.fetched_bytes for item in own])),
@@ -225,6 +231,7 @@ def _trial(
         rotation_error_deg=rotation,
         tiles=0 if made is None else len(made.manifest),
         manifest_bytes=0 if made is None else _manifest_bytes(made),
+        all_bytes=0 if made is None else _manifest_bytes(made) + made.records.size,
         fetched_bytes=0 if made is None else made.manifest.asked * made.manifest.record_bytes,
         up_bytes=0 if made is None else 2 * made.manifest.asked * two_servers.query_bytes(len(made.manifest)),
         seconds=seconds,

@@ -25,6 +25,7 @@ DEFAULT = CutOptions()
 EXAMPLES = """\
   veil tiles cut map/ -o tiles/
   veil tiles cut map/ -o tiles/ --bytes 65536                 smaller tiles
+  veil tiles cut map/ -o tiles/ --download 20                 at most 20 MB, for devices that work offline
   veil tiles cut map/ -o tiles/ --place place.json            devices then find their tiles from a GPS fix, too
   veil localize tiles:tiles/ photo.jpg                        on the device: neither photo nor place nor pose leaves
 """
@@ -44,6 +45,10 @@ class CutTiles(Record):
     map: Path = positional("a folder that `veil map` wrote from raw features")
     output: Path = option("a new folder for the tiles", required=True, short="-o", metavar="FOLDER")
     bytes: int = option("bytes of a tile (default %(default)s)", default=DEFAULT.tile_bytes, parse=at_least(1), metavar="N")
+    download: float | None = option(
+        "most 10^6 bytes of all tiles together, for devices that keep them all; points that fewest cameras see are left out",
+        metavar="MB",
+    )
     place: Path | None = option("where on Earth the map is (`veil map align`)", metavar="FILE")
     json: Path | None = json_file()
 
@@ -71,7 +76,8 @@ def register(commands) -> None:  # type: ignore[no-untyped-def]
 
 def _cut(arguments: CutTiles) -> int:
     quiet_colmap()
-    options = CutOptions(tile_bytes=arguments.bytes)
+    download = None if arguments.download is None else round(arguments.download * 1e6)
+    options = CutOptions(tile_bytes=arguments.bytes, download=download)
     place = read_place(arguments.place) if arguments.place else None
     with Bar("cutting") as bar:
         made = cut_map(arguments.map, arguments.output, options, place=place, progress=bar)
@@ -122,6 +128,7 @@ def described(manifest: Manifest, report: CutReport) -> list[str]:
         f"{100 * report.variance_kept:.1f} % of their variance; {100 * report.filled:.1f} % of the bytes are filled",
         f"every localization asks for {manifest.asked} tiles, {manifest.asked * manifest.record_bytes} bytes",
     ]
+    lines[-1] += f"; all together take {sized(len(manifest) * manifest.record_bytes)}"
     if report.crowded_out:
         lines.append(
             f"left out: {report.crowded_out} times a point, those that fewest cameras see, as {report.crowded_tiles} tiles "

@@ -63,6 +63,7 @@ EXAMPLES = """\
   veil evaluate tiles lund_door strecha/castle-P19 --json tiles.json --figure tiles.png
   veil evaluate tiles fox --bytes 65536 --bits 4 --strangers photos/ --false 100
   veil evaluate tiles lund_door --bytes 131072 --forms subspaces words
+  veil evaluate tiles lund_door --bytes 65536 --download 0.5 1 2 --forms none
 """
 
 
@@ -83,6 +84,9 @@ class EvaluateTiles(AskedScenes, AskedExtraction, AskedFolds, AskedSamePlaces):
     )
     word_count: tuple[int, ...] | None = option(
         "words of the sketches, to try (default: 64 a tile, 1024 to 4096)", parse=at_least(2)
+    )
+    download: tuple[float, ...] | None = option(
+        "10^6 bytes of all tiles of a map together, to try (default: no limit)", metavar="MB"
     )
     forms: tuple[FormName | Literal["none"], ...] = option(
         "forms in which the same photographs are sent to a server (default: all)", default=FORMS, choices=(*FORMS, "none")
@@ -106,9 +110,14 @@ def _tiles(arguments: EvaluateTiles) -> int:
     """Run the command; exit code 0."""
     quiet_colmap()
     settings = [
-        TileSetting(tile_bytes=size, axes=axes, bits=bits, asked=asked, words=words)
-        for words, axes, bits, asked, size in product(
-            arguments.word_count or (None,), (PCA_AXES,), arguments.bits, arguments.asked, arguments.bytes
+        TileSetting(tile_bytes=size, axes=axes, bits=bits, asked=asked, words=words, download=download)
+        for words, axes, bits, asked, size, download in product(
+            arguments.word_count or (None,),
+            (PCA_AXES,),
+            arguments.bits,
+            arguments.asked,
+            arguments.bytes,
+            [round(1e6 * size) for size in arguments.download] if arguments.download else (None,),
         )
     ]
     for setting in settings:
@@ -162,7 +171,7 @@ def _folds(scene: ReferenceScene, features: dict, arguments: EvaluateTiles) -> l
 def tile_table(rows: Sequence[TileRow]) -> Table:
     """The table of settings: what each costs, and what it localizes beside the whole raw map."""
     setting = "tile, bytes", "axes", "bits", "asked", "words"
-    cost = "tiles", "manifest, kB", "fetched, kB", "localized", "error to raw's", "false poses", "seconds"
+    cost = "tiles", "manifest, kB", "all, kB", "fetched, kB", "localized", "error to raw's", "false poses", "seconds"
     return Table(
         columns=[Number("#"), Name("scene"), *numbers(*setting, *cost)],
         rows=[
@@ -173,6 +182,7 @@ def tile_table(rows: Sequence[TileRow]) -> Table:
                 str(row.setting.words or "usual"),
                 fixed(row.tiles, 1),
                 fixed(row.manifest_bytes / 1000, 0),
+                fixed(row.all_bytes / 1000, 0),
                 fixed(row.fetched_bytes / 1000, 0),
                 *_found(row.beside),
                 f"{row.false_poses}/{row.false_queries}",
