@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -104,7 +105,7 @@ def test_a_search_that_shows_no_pose_goes_on_once(monkeypatch: pytest.MonkeyPatc
     """Planted: a pose that the first samples miss. Controls: no more are drawn where not allowed, nor needed."""
     drawn: list[int] = []
 
-    def counted(kept: Kept, *rest: object, samples: int, seed: int) -> None:
+    def counted(kept: Kept, *rest: Any, samples: int, seed: int) -> None:
         drawn.append(samples)
         search_pairs(kept, *rest, samples=samples, seed=seed)
 
