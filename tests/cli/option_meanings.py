@@ -98,6 +98,7 @@ MEANINGS = (
         "dictionary whose words are sent, entered or inverted",
         "index, localize, invert, evaluate word-inversion",
     ),
+    Meaning("--download", "number", "most 10^6 bytes of all tiles of a map together", "tiles cut, evaluate tiles"),
     Meaning("--draws", "count", "times that lines are drawn at random", "evaluate reconstruction, evaluate queries"),
     Meaning(
         "--epsilon",

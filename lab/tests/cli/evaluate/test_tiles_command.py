@@ -67,7 +67,7 @@ FORMS = [form("raw", 393_400.0, 1.0), form("words", 33_400.0, 1.217), form("line
 def test_tables_tell_what_was_found() -> None:
     """Numbers by hand. Broken twins: a setting with fewer bytes that localizes too few, or gives a false pose, is not told."""
     first, second = tile_table(ROWS).rows
-    told = ["all", "65536", "64", "8", "4", "usual", "5.0", "90", "400", "20/20", "1.080", "0/44", "0.25"]
+    told = ["all", "65536", "64", "8", "4", "usual", "5.0", "90", "900", "400", "20/20", "1.080", "0/44", "0.25"]
     assert list(first) == ["1", *told] and list(second)[-4:-1] == ["19/20", "1.050", "0/44"]  # type: ignore[arg-type]
     assert "400 kB" in enough(ROWS) and "8 bits" in enough(ROWS)
     assert "no setting" in enough([tiles(8, 1.08, false=1)])
