@@ -1,4 +1,4 @@
-"""The answer to a comparison: accepted or rejected, and a coarse band of the distance in place of the distance itself.
+"""The answer to a comparison: accepted, or rejected with a coarse band of the distance in place of the distance itself.
 
 From exact distances a template is solved for by linear equations, and hill climbing follows every digit. A band of a quarter of
 the threshold still helps to climb, with more questions (docs/theory/faces.md#returned-scores).

@@ -247,6 +247,12 @@ MEANINGS = (
         "evaluate forms, evaluate learned, lab tune",
     ),
     Meaning(
+        "--person",
+        "text",
+        "whose template or failed attempts it is about",
+        "faces enroll, faces renew, faces verify, faces revoke, faces unlock",
+    ),
+    Meaning(
         "--photographs",
         "count",
         "photographs that a study takes at most",

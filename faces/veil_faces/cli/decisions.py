@@ -8,9 +8,11 @@ import numpy as np
 
 from veil.cli.common import at_least, say, write_json
 from veil.cli.records import option
+from veil.cli.remedies import advised
 from veil.errors import InputError, NoFace
 from veil.files.photographs.pictures import read_rgb
 from veil_faces.answers import band_of
+from veil_faces.attempts import AttemptsSpent, utc
 from veil_faces.cli.asked_network import chosen_network
 from veil_faces.cli.asked_store import AskedFace, AskedPerson, opened_store
 from veil_faces.files.faces import holds_faces, read_faces
@@ -27,9 +29,10 @@ EXIT_NO = 3
 @dataclass(frozen=True, kw_only=True)
 class Verify(AskedFace, AskedPerson):
     """Compare a face with one template. Exit code 0: accepted. Exit code 3: no, whatever the reason: too far, nobody of
-    that name, revoked, no face found, several, or one too small; --json says which. 1: the question could not be asked
-    (no threshold, other decoys, a damaged store, an unreadable photograph). The answer has a band of the distance, and
-    the distance itself with --exact alone: whoever sees distances of probes of his own solves for the template.
+    that name, revoked, no face found, several, one too small, or too many failed attempts; --json says which. 1: the
+    question could not be asked (no threshold, other decoys, a damaged store, an unreadable photograph). A no has a
+    band of the distance, and answers have the distance itself with --exact alone: whoever sees distances of probes of
+    his own solves for the template. Failed attempts are limited for each person (veil faces create --failures).
     """
 
     exact: bool = option(EXACT, default=False)
@@ -39,7 +42,8 @@ class Verify(AskedFace, AskedPerson):
 class Identify(AskedFace):
     """Compare a face with all templates of a purpose, at the threshold that was calibrated for their number: the more there
     are, the nearer a face must be, or strangers get in. Exit code 3 where nobody is accepted, whatever the reason, as
-    for verify. Refused where the calibration had too few people to speak for that number of templates.
+    for verify. Refused where the calibration had too few people to speak for that number of templates. Failed attempts
+    are limited for the whole store; of an accepted face, only accepted candidates are listed (without --exact).
     """
 
     top: int = option("candidates to list (default %(default)s)", default=1, parse=at_least(1))
@@ -54,6 +58,7 @@ def verify(arguments: Verify) -> int:
         raise InputError(f"{store.path} has no threshold; fit one with: veil faces calibrate")
     limit = store.threshold.distance
     record: dict[str, object] = {"accepted": False, "reason": None, "band": None, "score": None, "threshold": limit}
+    record["again"] = None
     _, templates = store.templates(purpose, person)
     if templates is None:
         return _no(arguments, record, "no template", f"{person!r} has no valid template for {purpose!r}")
@@ -61,14 +66,22 @@ def verify(arguments: Verify) -> int:
         vector = face_vector(arguments, store.scheme)
     except NoFace as error:
         return _no(arguments, record, "no face", str(error))
+    try:
+        store.charge_attempt(person)
+    except AttemptsSpent as refusal:
+        return _no(arguments, record | {"again": utc(refusal.again_at_s)}, "limit", advised(refusal))
     score = float(scores(client.probe(vector, purpose=purpose, person=person, template=templates), templates)[0])
-    record["band"] = comparison = str(band_of(score, limit))
+    band = band_of(score, limit)
+    comparison = str(band)
     if arguments.exact:
         record["score"], comparison = score, f"{comparison}, distance {score:.3f}, threshold {limit:.3f}"
+    if arguments.exact or not score <= limit:
+        record["band"] = band
     if not score <= limit:
         return _no(arguments, record, "distance", comparison)
+    store.give_back_attempt(person)
     write_json(arguments.json, {**record, "accepted": True}, private=True)
-    say(arguments, f"accepted: {comparison}")
+    say(arguments, f"accepted{f': {comparison}' if arguments.exact else ''}")
     return 0
 
 
@@ -84,7 +97,7 @@ def identify(arguments: Identify) -> int:
         raise InputError(f"{store.path} has no thresholds to identify by; fit them with: veil faces calibrate")
     people, templates = store.templates(purpose)
     record: dict[str, object] = {"accepted": False, "reason": None, "candidates": [], "templates": len(people)}
-    record |= {"threshold": None, "gallery": None}
+    record |= {"threshold": None, "gallery": None, "again": None}
     if templates is None:
         return _no(arguments, record, "no template", f"nobody has a valid template for {purpose!r}")
     size = store.open_set.at(len(people))
@@ -93,6 +106,10 @@ def identify(arguments: Identify) -> int:
         vector = face_vector(arguments, store.scheme)
     except NoFace as error:
         return _no(arguments, record, "no face", str(error))
+    try:
+        store.charge_attempt(None)
+    except AttemptsSpent as refusal:
+        return _no(arguments, record | {"again": utc(refusal.again_at_s)}, "limit", advised(refusal))
     probe = client.probe(vector, purpose=purpose)
     nearest = distances.nearest(probe, (templates.origin, templates.basis), min(arguments.top, len(people)))
     best = [
@@ -105,6 +122,10 @@ def identify(arguments: Identify) -> int:
         for row, score in zip(nearest.index[0].tolist(), nearest.distance[0].tolist(), strict=True)
     ]
     accepted = any(item["accepted"] for item in best)
+    if accepted:
+        store.give_back_attempt(None)
+        if not arguments.exact:
+            best = [item | {"band": None} for item in best if item["accepted"]]
     write_json(
         arguments.json,
         {**record, "accepted": accepted, "reason": None if accepted else "distance", "candidates": best},
@@ -117,7 +138,8 @@ def identify(arguments: Identify) -> int:
     )
     for item in best:
         distance = f"{item['score']:.3f} " if arguments.exact else ""
-        say(arguments, f"{distance}{'accepted' if item['accepted'] else 'rejected'} ({item['band']}) {item['person']}")
+        band = f" ({item['band']})" if item["band"] else ""
+        say(arguments, f"{distance}{'accepted' if item['accepted'] else 'rejected'}{band} {item['person']}")
     return 0 if accepted else EXIT_NO
 
 

@@ -11,6 +11,7 @@ from veil.cli.records import option
 from veil.errors import InputError
 from veil.mechanisms.profile import STRATEGIES, Strategy
 from veil.report.tables import Name, Number, Table, names
+from veil_faces.attempts import AttemptLimit, utc
 from veil_faces.cli.asked_store import AskedDecoys, AskedFace, AskedPerson, AskedStore, opened_store
 from veil_faces.cli.calibrate import print_sizes, print_what_is_needed
 from veil_faces.cli.decisions import face_vector
@@ -55,6 +56,11 @@ class Create(AskedDecoys):
     center: bool | None = option(
         "subtract the decoys' mean first, which parts two lifted templates better (default: with --by s2s only)"
     )
+    failures: int = option(
+        "failed attempts a day of each person, and of identification, after the first five (default %(default)s)",
+        default=AttemptLimit().a_day,
+        parse=at_least(1),
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,8 +85,17 @@ class Revoke(AskedPerson):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Unlock(AskedStore):
+    """Forget the failed attempts of a person, or of everybody and of identification, after too many: the next question is
+    answered. Whoever may run this has no limit, so it is for the store's owner.
+    """
+
+    person: str | None = option("the person who is unlocked (default: everybody, and identification)")
+
+
+@dataclass(frozen=True, kw_only=True)
 class ListTemplates(AskedStore):
-    """List who is enrolled, and for what. Revoked templates are listed, their numbers are gone."""
+    """List who is enrolled, and for what, and failed attempts. Revoked templates are listed, their numbers are gone."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,7 +121,7 @@ def create(arguments: Create) -> int:
     )
     home = FaceHome.for_new_store(on_new=tell)
     FaceClient(scheme=scheme, decoys=decoys, secret=home.secret)  # refuses what would not work later
-    FaceStore.create(arguments.store, scheme, home)
+    FaceStore.create(arguments.store, scheme, home, limit=AttemptLimit(a_day=arguments.failures))
     write_json(arguments.json, _record(scheme), private=True)
     report(arguments, arguments.store, "an empty store")
     print_what_is_needed(arguments, scheme)
@@ -152,11 +167,21 @@ def revoke(arguments: Revoke) -> int:
     return 0
 
 
+def unlock(arguments: Unlock) -> int:
+    """Run `veil faces unlock`: forget failed attempts. Returns the exit code."""
+    store = FaceStore(arguments.store, FaceHome.for_store(arguments.store))
+    store.unlock(arguments.person)
+    write_json(arguments.json, {"person": arguments.person}, private=True)
+    say(arguments, f"unlocked {arguments.person or 'everybody, and identification'}")
+    return 0
+
+
 def list_templates(arguments: ListTemplates) -> int:
     """Run `veil faces list`: say who is enrolled. Returns the exit code."""
     store = FaceStore(arguments.store, FaceHome.for_store(arguments.store))
     lines = store.enrolled()
     scheme, threshold = store.scheme, store.threshold
+    failed = [(who, item.number, item.at_s + item.wait_s(store.limit)) for who, item in store.failed_attempts().items()]
     write_json(
         arguments.json,
         {
@@ -166,6 +191,8 @@ def list_templates(arguments: ListTemplates) -> int:
             "templates": [
                 {"person": line.person, "purpose": line.purpose, "version": line.version, "valid": line.valid} for line in lines
             ],
+            "failures_a_day": store.limit.a_day,
+            "failed": [{"person": who, "number": number, "again": utc(again_s)} for who, number, again_s in failed],
         },
         private=True,
     )
@@ -180,6 +207,8 @@ def list_templates(arguments: ListTemplates) -> int:
         print_sizes(arguments, store.open_set, [sum(line.valid for line in lines)])
     rows = [(line.purpose, line.person, str(line.version), "valid" if line.valid else "revoked") for line in lines]
     say_table(arguments, template_table(rows))
+    for who, number, again_s in failed:
+        say(arguments, f"{who or 'identification'}: {number:.1f} failed attempts count; may be asked from {utc(again_s)} on")
     return 0
 
 

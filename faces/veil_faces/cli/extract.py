@@ -21,11 +21,13 @@ from veil_faces.cli.enrollment import (
     Renew,
     Reseal,
     Revoke,
+    Unlock,
     create,
     enroll,
     list_templates,
     reseal_store,
     revoke,
+    unlock,
 )
 from veil_faces.collection import Faces
 from veil_faces.extraction.face_finder import SECOND_TRY, FoundFace
@@ -39,6 +41,7 @@ EXAMPLES = {
     "  veil faces describe lfw/images -o lfw.npz --model arcface.onnx       red first, pixels in -1..1\n"
     "  veil faces describe lfw/images -o lfw.npz --model other.onnx --bgr --mean 0 --scale 1\n",
     "create": "  veil faces create door.store --decoys others.npz --lifting hybrid --m 4\n"
+    "  veil faces create gate.store --decoys others.npz --failures 4     for doors that are used all day\n"
     "  veil faces create hall.store --decoys others.npz --by p2s        to identify as well\n"
     "  veil faces create club.store --decoys fairface.npz --balance gender\n"
     "  veil faces create club.store --decoys fairface.npz --balance gender --quota Female=2 Male=1\n",
@@ -53,6 +56,7 @@ EXAMPLES = {
     "  veil faces calibrate door.store lfw.npz --face-pairs lfw/pairs.csv --decoys others.npz --far 0.01\n"
     "  veil faces calibrate hall.store lfw.npz --face-pairs lfw/pairs.csv --decoys others.npz --fpir 0.001\n",
     "list": "  veil faces list door.store --json -\n",
+    "unlock": "  veil faces unlock door.store --person alice\n",
     "reseal": "  veil faces reseal door.store      a backup that you put back yourself\n",
 }
 
@@ -88,6 +92,7 @@ def register(commands: Commands) -> None:
     add("revoke", "erase a person's template", EXAMPLES["revoke"], Revoke, revoke)
     add("calibrate", "fit the threshold", EXAMPLES["calibrate"], Calibrate, calibrate)
     add("list", "who is enrolled", EXAMPLES["list"], ListTemplates, list_templates)
+    add("unlock", "forget failed attempts", EXAMPLES["unlock"], Unlock, unlock)
     add("reseal", "accept a backup", EXAMPLES["reseal"], Reseal, reseal_store)
 
 

@@ -16,6 +16,7 @@ from veil.files.atomic import writing
 from veil.files.sqlite import transaction, trouble
 from veil.randomness import Secret
 from veil.space import Space
+from veil_faces.attempts import AttemptLimit, FailedAttempts
 from veil_faces.identification import OpenSet
 from veil_faces.seal import Line, Sealer
 from veil_faces.template import TemplateScheme
@@ -33,7 +34,7 @@ CREATE TABLE numbers (
     PRIMARY KEY (purpose, person, version)
 );
 """
-_SEAL = "seal"
+_SEAL, _LIMIT, _FAILED = "seal", "failures_a_day", "failed"
 _LINES = "SELECT person, purpose, version, generation, enrolled_at, revoked_at, tag FROM templates"
 
 
@@ -78,9 +79,10 @@ class Contents:
     seal: bytes = b""
 
     @staticmethod
-    def new(scheme_text: str, secret: Secret) -> Contents:
+    def new(scheme_text: str, secret: Secret, limit: AttemptLimit) -> Contents:
         """Contents of an empty store with a random identity; `scheme_text` is its scheme as it is stored."""
         facts = {"format": str(FORMAT), "id": "", "secret": secret.fingerprint, "setup": scheme_text, "generation": ""}
+        facts[_LIMIT] = str(limit.a_day)
         return Contents(facts=facts).anew()
 
     def anew(self) -> Contents:
@@ -124,6 +126,26 @@ class Contents:
             self.facts.pop(name, None)
             if record is not None:
                 self.facts[name] = json.dumps(record)
+
+    @property
+    def limit(self) -> AttemptLimit:
+        """Limit of failed attempts; the default in stores that were made before there was one."""
+        return AttemptLimit(a_day=int(self.facts.get(_LIMIT, AttemptLimit().a_day)))
+
+    @property
+    def failed(self) -> dict[str | None, FailedAttempts]:
+        """Failed attempts by person, and of identification under None; those that are not listed have none."""
+        rows = json.loads(self.facts.get(_FAILED, "[]"))
+        return {who: FailedAttempts(number=number, at_s=at_s) for who, number, at_s in rows}
+
+    def set_failed(self, who: str | None, failed: FailedAttempts) -> None:
+        """Replace the failed attempts of a person, or of identification, and leave out all that no longer count."""
+        now_s = failed.at_s
+        rows = {name: before.after(self.limit, now_s) for name, before in self.failed.items()} | {who: failed}
+        kept = [[name, row.number, row.at_s] for name, row in rows.items() if row.number > 0]
+        self.facts.pop(_FAILED, None)
+        if kept:
+            self.facts[_FAILED] = json.dumps(kept)
 
     def of(self, purpose: str, person: str | None = None) -> list[Line]:
         """The valid lines of a purpose, of one person if named, sorted by the bytes of the names, as SQLite sorts them."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sqlite3
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -19,6 +19,7 @@ from veil.errors import FileFormatError, InputError, Remedy
 from veil.files.atomic import clear_leftovers, replacing, writing
 from veil.files.device.home import make_private
 from veil.forms import Subspaces, lifted_guarantee
+from veil_faces.attempts import AttemptLimit, AttemptsSpent, FailedAttempts
 from veil_faces.files.face_facts import (
     SCHEMA,
     Contents,
@@ -45,28 +46,32 @@ _ALL_NUMBERS = "SELECT purpose, person, version, origin, basis FROM numbers"
 class FaceStore:
     """A store of face templates on disk, opened by its client.
 
-    `scheme`, `threshold` and `open_set` are as they were when it was last read. Raises InputError where there is no store, or
-    it was made with another secret; FileFormatError where the file is no store, is of another format, was changed by
-    somebody else, or is older than what `home` saw last.
+    `scheme`, `limit`, `threshold` and `open_set` are as they were when it was last read. `clock` gives seconds since 1970.
+    Raises InputError where there is no store, or it was made with another secret; FileFormatError where the file is no store,
+    is of another format, was changed by somebody else, or is older than what `home` saw last.
     """
 
-    def __init__(self, path: Path, home: FaceHome) -> None:
+    def __init__(self, path: Path, home: FaceHome, *, clock: Callable[[], float] = time.time) -> None:
         if not path.is_file():
             raise InputError(f"there is no store {path}", remedy=Remedy("make", "face store"))
         clear_leftovers(path.parent, name=path.name)
-        self.path, self._home, self._sealer = path, home, Sealer.of(home.secret)
+        self.path, self._home, self._sealer, self._clock = path, home, Sealer.of(home.secret), clock
         self.scheme: TemplateScheme
+        self.limit: AttemptLimit
         self.threshold: Threshold | None = None
         self.open_set: OpenSet | None = None
         with self._reading():
             pass  # sets these
 
     @staticmethod
-    def create(path: Path, scheme: TemplateScheme, home: FaceHome) -> FaceStore:
-        """Create an empty store, readable by its owner only. Raises InputError if something is at `path` already."""
+    def create(path: Path, scheme: TemplateScheme, home: FaceHome, *, limit: AttemptLimit | None = None) -> FaceStore:
+        """Create an empty store, readable by its owner only, with a limit of failed attempts (None: the default).
+
+        Raises InputError if something is at `path` already.
+        """
         if path.exists():
             raise InputError(f"{path} exists; enroll into it, or choose another name")
-        contents = Contents.new(scheme_text(scheme), home.secret)
+        contents = Contents.new(scheme_text(scheme), home.secret, limit or AttemptLimit())
         with replacing(path, private=True) as temporary:
             connection = sqlite3.connect(temporary)
             connection.executescript(SCHEMA)
@@ -81,6 +86,53 @@ class FaceStore:
         with self._writing() as (_, contents):
             contents.set_thresholds(threshold, open_set)
         self.threshold, self.open_set = threshold, open_set
+
+    def charge_attempt(self, person: str | None) -> None:
+        """Count a failed attempt of a person, or of identification (None), before anything is compared.
+
+        So a kill, or another process, gives no question for free. Charge every comparison whose outcome anybody learns, and
+        give the attempt back where the face was accepted (`give_back_attempt`). A person's attempts count for all purposes
+        together, as all of them ask for one face. Raises AttemptsSpent, and counts nothing, where the limit is reached;
+        InputError for a person who has no valid template.
+        """
+        who = None if person is None else checked_name(person, "person")
+        with self._writing() as (_, contents):
+            if who is not None and not any(line.valid and line.person == who for line in contents.lines.values()):
+                raise InputError(f"{who!r} has no valid template in {self.path}, so there is nothing to compare with")
+            failed = contents.failed.get(who, FailedAttempts()).after(contents.limit, self._clock())
+            if wait_s := failed.wait_s(contents.limit):
+                whose = f"identification by {self.path}" if who is None else f"{who!r} in {self.path}"
+                raise AttemptsSpent(whose, failed.at_s + wait_s, Remedy("allow", "FaceStore.unlock.person", repr(person)))
+            contents.set_failed(who, failed.charged())
+
+    def give_back_attempt(self, person: str | None) -> None:
+        """Take the last charge of a person, or of identification (None), back, as the face was accepted.
+
+        Failed attempts before it still count.
+        """
+        who = None if person is None else checked_name(person, "person")
+        with self._writing() as (_, contents):
+            failed = contents.failed.get(who, FailedAttempts()).after(contents.limit, self._clock())
+            contents.set_failed(who, failed.given_back())
+
+    def unlock(self, person: str | None = None) -> None:
+        """Forget the failed attempts of a person, or of all people and of identification (None), as the store's owner may.
+
+        Raises InputError for a person of whom none count.
+        """
+        with self._writing() as (_, contents):
+            if person is not None and checked_name(person, "person") not in contents.failed:
+                raise InputError(f"{person!r} has no failed attempts that count in {self.path}, so there is nothing to unlock")
+            now_s = self._clock()
+            for who in [*contents.failed] if person is None else [checked_name(person, "person")]:
+                contents.set_failed(who, FailedAttempts(at_s=now_s))
+
+    def failed_attempts(self) -> dict[str | None, FailedAttempts]:
+        """Failed attempts that count now by person, and of identification under None; those that are not listed have none."""
+        with self._reading() as (_, contents):
+            now_s, limit = self._clock(), contents.limit
+            current = {who: failed.after(limit, now_s) for who, failed in contents.failed.items()}
+        return {who: failed for who, failed in current.items() if failed.number > 0}
 
     def next_version(self, person: str, purpose: str) -> int:
         """The version number for the next template of this person and purpose: 1, and one more after each template."""
@@ -105,7 +157,7 @@ class FaceStore:
                 raise InputError(f"{person!r} has no valid template for {purpose!r} that could be renewed; enroll first")
             if (purpose, person, version) in contents.lines:
                 raise InputError(f"another process enrolled {person!r} for {purpose!r} just now; look, and try again")
-            now = time.time()
+            now = self._clock()
             self._erase(connection, contents, valid, now)
             line = Line(
                 person=person,
@@ -124,7 +176,7 @@ class FaceStore:
             valid = contents.of(purpose, person)
             if not valid:
                 raise InputError(f"{person!r} has no valid template for {purpose!r}")
-            self._erase(connection, contents, valid, time.time())
+            self._erase(connection, contents, valid, self._clock())
 
     def templates(self, purpose: str, person: str | None = None) -> tuple[list[str], Subspaces | None]:
         """People and their valid templates for a purpose, in the same order; of one person if named.
@@ -225,6 +277,7 @@ class FaceStore:
         contents = _sealed(connection, self.path, self._home)
         with understood(self.path):
             self.scheme, self.threshold, self.open_set = contents.scheme, contents.threshold, contents.open_set
+            self.limit = contents.limit
         self._home.require_not_older(self.path, contents)
         return contents
 

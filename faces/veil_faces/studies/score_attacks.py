@@ -1,4 +1,4 @@
-"""Regeneration of a descriptor from answers to chosen probes: by linear equations, and by hill climbing.
+"""Regeneration of a descriptor from answers to chosen probes: by equations, in low rank, and by hill climbing.
 
 Nothing of the template or its key is needed, only that somebody answers for probes of unit length.
 """
@@ -17,11 +17,20 @@ from veil.features import unit_length
 
 # Answers to probes (N, dim), smaller for nearer ones.
 Ask = Callable[[np.ndarray], np.ndarray]
+# Angles of the border of what is accepted, from an accepted probe (dim,) of unit length towards directions (N, dim) across it;
+# of fewer directions, the first ones, where questions end.
+Border = Callable[[np.ndarray, np.ndarray], np.ndarray]
 # Probes of one step of hill climbing, and the share of the questions that goes to faces of the attacker's own.
 PROBES, FIRST_SHARE = 20, 0.25
 WIDEST, NARROWEST = 1.0, 0.02
 # Steps of bisection, equations for each unknown number, and the smallest singular value of a direction that faces fill.
 STEPS, SPARE, FILLED = 30, 1.05, 1e-4
+# Low rank: points of the border, fewest of them for each direction that faces fill, directions in which each candidate for a
+# decoy is tried, and share of a center's distance from the border that a decoy has there; smallest singular value of a
+# direction that faces fill, and deviation of a squared distance at the border.
+BORDER_POINTS, FEWEST_POINTS, TRIED, DEEP, WIDE, ROUGH = 400, 3, 4, 0.95, 0.05, 2e-4
+# Directions of a template beside that between its two decoys, and starts and steps of the search for them.
+OTHERS, STARTS, ROUNDS = 3, 4, 80
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -125,6 +134,152 @@ def _minimum(form: Float64[np.ndarray, "dim dim"], slope: Float64[np.ndarray, "d
     steep = directions[:, ~flat]
     origin = steep @ ((steep.T @ slope) / (-2 * np.maximum(values[~flat], 0.05)))
     return SolvedSubspace(origin=origin, basis=basis)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class FaceLaw:
+    """The law of an attacker's faces in the directions that they fill: `span` (rank, dim), mean and covariance there."""
+
+    span: Float64[np.ndarray, "_ _"]
+    mean: Float64[np.ndarray, "_"]
+    covariance: Float64[np.ndarray, "_ _"]
+
+    @staticmethod
+    def of(own: Float64[np.ndarray, "faces dim"]) -> FaceLaw:
+        """The law of these faces."""
+        _, singular, directions = np.linalg.svd(own, full_matrices=False)
+        span = directions[singular > WIDE * singular[1]]
+        inside = own @ span.T
+        return FaceLaw(span=span, mean=inside.mean(axis=0), covariance=np.cov(inside.T) + 1e-4 * np.eye(len(span)))
+
+
+def is_decoy(border: Border, candidate: Float64[np.ndarray, "dim"], law: FaceLaw, threshold: float, *, seed: int) -> bool:
+    """Whether an accepted face lies in the template, as decoys do: the border is as far from it on average as from a center.
+
+    Around a center accepted probes differ from it by at most the threshold, which is an angle of 2 asin(t / 2).
+    """
+    start, aside = _aside(candidate, law, TRIED // 2, np.random.default_rng(seed))
+    angles = border(start, np.concatenate([aside, -aside]))
+    return len(angles) == 2 * len(aside) and float(angles.mean()) >= DEEP * 2 * math.asin(min(1.0, threshold / 2))
+
+
+def low_rank_descriptor(
+    border: Border, decoys: Float64[np.ndarray, "two dim"], law: FaceLaw, threshold: float, *, seed: int
+) -> Float64[np.ndarray, "dim"] | None:
+    """The descriptor of a template that holds two known decoys, from points of the border; None where questions end early.
+
+    From a decoy w of the template, x^T (I - P) x = t^2 for x less w, so that P has 3 unknown directions beside that to the
+    other decoy (docs/theory/faces.md, Eq. 14). The one that faces fill leads to the descriptor: both decoys and it lie in a
+    plane, and on the unit circle there. Of the circle it is the point in the direction from the decoys to the plane's most
+    likely face.
+    """
+    random = np.random.default_rng(seed)
+    start, aside = _aside(decoys[0], law, BORDER_POINTS, random)
+    angles = border(start, aside)
+    if len(angles) < FEWEST_POINTS * len(law.span):
+        return None
+    bounded = angles < np.pi / 2
+    first, second = decoys @ law.span.T
+    points = _around(start, aside[: len(angles)], angles)[bounded] @ law.span.T - first
+    along = unit_length((second - first)[None])[0]
+    height = (points**2).sum(axis=1) - threshold**2 - (points @ along) ** 2
+    directions = _directions(points - np.outer(points @ along, along), height, random)
+    leading = np.linalg.svd(directions, full_matrices=False)[0][:, 0]
+    leading = unit_length((leading - (leading @ along) * along)[None])[0]
+    plane = np.stack([along, leading])
+    metric = np.linalg.inv(law.covariance)
+    likely = first + plane.T @ np.linalg.solve(plane @ metric @ plane.T, plane @ metric @ (law.mean - first))
+    middle = (first + second) / 2
+    step = unit_length((likely - middle)[None])[0]
+    inner = float(step @ middle)
+    result: Float64[np.ndarray, "dim"] = (middle + (math.sqrt(inner**2 + 1 - middle @ middle) - inner) * step) @ law.span
+    return result
+
+
+def central_descriptor(
+    border: Border, inside: Float64[np.ndarray, "dim"], law: FaceLaw, *, seed: int
+) -> Float64[np.ndarray, "dim"]:
+    """The descriptor around which a ball is accepted, from points of its border: most likely by the law of faces.
+
+    For points x of the border, x^T d is one unknown number. The deviation from it is the one of several under which the points
+    are most likely.
+    """
+    start, aside = _aside(inside, law, BORDER_POINTS, np.random.default_rng(seed))
+    angles = border(start, aside)
+    if len(angles) < 2:
+        return inside
+    points = _around(start, aside[: len(angles)], angles) @ law.span.T
+    best: tuple[float, np.ndarray] | None = None
+    for deviation in (1e-3, 1e-2, 3e-2, 0.1, 0.3):
+        spread = points @ law.covariance @ points.T + deviation**2 * np.eye(len(points))
+        factor = np.linalg.cholesky(spread)
+        value, one = (np.linalg.solve(factor, part) for part in (points @ law.mean, np.ones(len(points))))
+        level = float(one @ value) / float(one @ one)
+        rest = value - level * one
+        unlikely = float(rest @ rest) + 2 * float(np.log(np.diag(factor)).sum())
+        if best is None or unlikely < best[0]:
+            best = unlikely, law.mean - law.covariance @ points.T @ np.linalg.solve(factor.T, rest)
+    assert best is not None
+    result: Float64[np.ndarray, "dim"] = unit_length((best[1] @ law.span)[None])[0]
+    return result
+
+
+def _aside(
+    inside: np.ndarray, law: FaceLaw, count: int, random: np.random.Generator
+) -> tuple[Float64[np.ndarray, "_"], Float64[np.ndarray, "_ _"]]:
+    """A probe within the span of faces, of unit length, and random directions across it there."""
+    start = unit_length((law.span @ inside)[None])[0]
+    aside = random.normal(size=(count, len(start)))
+    return start @ law.span, unit_length(aside - np.outer(aside @ start, start)) @ law.span
+
+
+def _around(start: np.ndarray, aside: np.ndarray, angles: np.ndarray) -> Float64[np.ndarray, "_ _"]:
+    """Probes at angles from a start towards directions across it."""
+    points: Float64[np.ndarray, "_ _"] = np.outer(np.cos(angles), start) + np.sin(angles)[:, None] * aside
+    return points
+
+
+def _directions(
+    points: Float64[np.ndarray, "points rank"], height: Float64[np.ndarray, "points"], random: np.random.Generator
+) -> Float64[np.ndarray, "rank 3"]:
+    """W with |W^T z|^2 = height for all points z, by the method of Levenberg and Marquardt from several starts."""
+    rank, best = points.shape[1], (math.inf, np.zeros((points.shape[1], OTHERS)))
+    weights = (points * (height - height.mean())[:, None]).T @ points
+    for number in range(STARTS):
+        first = np.linalg.eigh(weights)[1][:, -OTHERS:] if number == 0 else random.normal(size=(rank, OTHERS)) / np.sqrt(rank)
+        reached = _descended(points, height, first)
+        if reached[0] < best[0]:
+            best = reached
+    return best[1]
+
+
+def _descended(
+    points: np.ndarray, height: np.ndarray, directions: Float64[np.ndarray, "rank others"]
+) -> tuple[float, Float64[np.ndarray, "rank others"]]:
+    """The cost that is reached from a start, and the directions there; a weak penalty on their lengths breaks ties."""
+
+    def cost(tried: np.ndarray) -> float:
+        rest = (((points @ tried) ** 2).sum(axis=1) - height) / ROUGH
+        return float(rest @ rest + 0.01 * (tried**2).sum())
+
+    damping, reached = 1.0, cost(directions)
+    for _ in range(ROUNDS):
+        image = points @ directions
+        rest = ((image**2).sum(axis=1) - height) / ROUGH
+        slope = (2 * points[:, :, None] * image[:, None, :] / ROUGH).reshape(len(points), -1)
+        normal = slope.T @ slope + 0.01 * np.eye(slope.shape[1])
+        gradient = slope.T @ rest + 0.01 * directions.ravel()
+        before = reached
+        for _ in range(8):
+            damped = normal + damping * np.diag(np.diag(normal))
+            tried = directions - np.linalg.solve(damped, gradient).reshape(directions.shape)
+            if (now := cost(tried)) < reached:
+                directions, reached, damping = tried, now, damping / 4
+                break
+            damping *= 4
+        if before - reached <= 1e-3 * before:
+            break
+    return reached, directions
 
 
 def climbed(ask: Ask, own: Float64[np.ndarray, "faces dim"], *, questions: int, seed: int) -> Float64[np.ndarray, "dim"]:

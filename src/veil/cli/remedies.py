@@ -12,6 +12,7 @@ PHRASES: Mapping[tuple[Action, str], str] = {
     ("adopt", "server's store"): "see `veil serve adopt`",
     ("allow", "Device.release.allow_second"): "pass --allow-second-release if you accept that",
     ("allow", "Device.replace_lost"): "pass --new-secret if it is lost: what the ledger lists can then not be released again",
+    ("allow", "FaceStore.unlock.person"): "the store's owner can allow it before with `veil faces unlock`",
     ("allow", "HideInWords.allow_private_dictionary"): (
         "pass --allow-private-dictionary if these photographs are public anyway"
     ),

@@ -9,6 +9,7 @@ from pathlib import Path
 from veil.cli.common import Bar, Commands, at_least, explain, say_table, write_json
 from veil.cli.records import Record, add_record_command, json_file, option, positional
 from veil.report.tables import Name, Table, fixed, interval, names, numbers, percent
+from veil_faces.attempts import AttemptLimit
 from veil_faces.files.faces import identities, read_faces
 from veil_faces.studies.linkage import (
     KNOWN,
@@ -21,7 +22,7 @@ from veil_faces.studies.linkage import (
     quality_of,
     store_size_rows,
 )
-from veil_faces.studies.regeneration import RegenerationRow, regeneration_rows
+from veil_faces.studies.regeneration import YEAR_DAYS, RegenerationRow, regeneration_rows
 
 EXAMPLES = """\
   veil evaluate linkage lfw.npz --decoys fairface.npz --json linkage.json
@@ -128,9 +129,10 @@ def _regeneration(arguments: EvaluateRegeneration) -> int:
         say_table(arguments, regeneration_table(rows))
         explain(
             arguments,
-            f"{rows[0].people} people; first accepted: median question after which a probe passes; cosine: with the enrolled "
-            "descriptor, seen from the mean face; same: accepted by the attacked system; other: by a verifier of raw "
-            "descriptors that knows another photograph",
+            f"{rows[0].people} people; failed: rejected questions, of which the default limit of a store allows "
+            f"{AttemptLimit().within(YEAR_DAYS)} in a year; first accepted: median question after which a probe passes; "
+            "cosine: with the enrolled descriptor, seen from the mean face; same: accepted by the attacked system; other: by "
+            "a verifier of raw descriptors that knows another photograph",
         )
     return 0
 
@@ -197,14 +199,15 @@ def regeneration_table(rows: Sequence[RegenerationRow]) -> Table:
     return Table(
         columns=[
             *names("system", "attack", "answer"),
-            *numbers("questions", "first accepted", "cosine", "same, %", "other, %", "95 % interval"),
+            *numbers("questions", "failed", "first accepted", "cosine", "same, %", "other, %", "95 % interval"),
         ],
         rows=[
             (
                 row.system,
-                row.attack,
+                row.attack + ("" if row.years is None else " in a year" if row.years == 1 else f" in {row.years} years"),
                 row.answer,
                 f"{row.questions:,}",
+                f"{row.failed:,}",
                 "-" if row.first_accepted is None else f"{row.first_accepted:,}",
                 fixed(row.cosine, 2),
                 percent(row.same, 0),
