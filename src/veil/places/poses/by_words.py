@@ -94,8 +94,9 @@ def localize_words(
 
     def turned_over() -> float | None:
         index = vocabulary.mirrored
-        brief = replace(options, compared=0, upright=replace(options.upright, longer=1))
-        return None if index is None else query.mirrored.answer(index, brief).log10_nfa
+        upright = options.upright
+        at_once = replace(options, compared=0, upright=replace(upright, samples=upright.samples * upright.longer, longer=1))
+        return None if index is None else query.mirrored.answer(index, at_once).log10_nfa
 
     return unless_mirrored(answer, turned_over)
 
