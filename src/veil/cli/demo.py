@@ -50,6 +50,8 @@ def _demo(arguments: Demo) -> int:
     write_json(arguments.json, result.as_json())
     if str(arguments.json) != "-":
         say_table(arguments, sent_table(result.outcomes, result.strangers, result.tiles, result.extent))
+        say(arguments, "")
+        say_table(arguments, exits_table(result.tiles))
         explain(
             arguments,
             "Lifting is an obfuscation without proof; the report says what it does not protect.",
@@ -96,6 +98,19 @@ def _tiles_row(name: str, mine: Sequence[ExitOutcome], others: Sequence[ExitOutc
     upload = mine[0].answer.up_bytes / 1e3
     asked = f"{len(errors)} of {len(mine)}"
     return (f"tiles, {name}", asked, *_medians(errors, turns, extent), f"{upload:,.3f}", f"{refused} of {len(others)}")
+
+
+def exits_table(tiles: ExitStudy) -> Table:
+    """Cost of each exit of tiles: bytes once and a localization, and medians of seconds."""
+    rows = []
+    for name in dict.fromkeys(outcome.answer.exit for outcome in tiles.queries):
+        answers = [outcome.answer for outcome in tiles.queries if outcome.answer.exit == name]
+        first = answers[0]
+        sizes = (f"{size / 1e3:,.3f}" for size in (first.once_bytes, first.up_bytes, first.down_bytes))
+        seconds = np.median([(answer.device_s, answer.server_s) for answer in answers], axis=0)
+        rows.append((name, *sizes, *(f"{value:.3f}" for value in (*seconds, first.prepare_s))))
+    heads = "once, kB", "up, kB", "down, kB", "device, s", "servers, s", "to prepare, s"
+    return Table(columns=[Name("tiles, by exit", least=14), *numbers(*heads)], rows=rows)
 
 
 def _medians(errors: Sequence[float], turns: Sequence[float], extent: float) -> tuple[str, str]:
