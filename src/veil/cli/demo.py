@@ -101,16 +101,11 @@ def _tiles_row(name: str, mine: Sequence[ExitOutcome], others: Sequence[ExitOutc
 
 
 def exits_table(tiles: ExitStudy) -> Table:
-    """Cost of each exit of tiles: bytes once and a localization, and medians of seconds."""
-    rows = []
-    for name in dict.fromkeys(outcome.answer.exit for outcome in tiles.queries):
-        answers = [outcome.answer for outcome in tiles.queries if outcome.answer.exit == name]
-        first = answers[0]
-        sizes = (f"{size / 1e3:,.3f}" for size in (first.once_bytes, first.up_bytes, first.down_bytes))
-        seconds = np.median([(answer.device_s, answer.server_s) for answer in answers], axis=0)
-        rows.append((name, *sizes, *(f"{value:.3f}" for value in (*seconds, first.prepare_s))))
-    heads = "once, kB", "up, kB", "down, kB", "device, s", "servers, s", "to prepare, s"
-    return Table(columns=[Name("tiles, by exit", least=14), *numbers(*heads)], rows=rows)
+    """Traffic of each exit of tiles: bytes that a device downloads once, and those of a localization with all servers."""
+    answers = {outcome.answer.exit: outcome.answer for outcome in tiles.queries}
+    sizes = {name: (answer.once_bytes, answer.up_bytes, answer.down_bytes) for name, answer in answers.items()}
+    rows = [(name, *(f"{size / 1e3:,.3f}" for size in some)) for name, some in sizes.items()]
+    return Table(columns=[Name("tiles, by exit", least=14), *numbers("once, kB", "up, kB", "down, kB")], rows=rows)
 
 
 def _medians(errors: Sequence[float], turns: Sequence[float], extent: float) -> tuple[str, str]:
