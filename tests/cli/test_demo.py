@@ -14,6 +14,7 @@ import pytest
 from veil.cli import main
 from veil.demo import DemoOptions, DemoResult, run_demo
 from veil.files.features import read_features
+from veil.pir.hintless_layout import hintless_layout
 from worlds.schemas import validate
 from worlds.small_pictures import small_door
 from worlds.view_pages import read_page
@@ -59,19 +60,22 @@ def test_every_held_out_photograph_is_localized_and_the_other_place_refused(
     # From tiles, by each exit: as exact as raw features are, by the same tiles, and strangers are refused.
     tiles = result["tiles"]
     fetched = tiles["queries"]
-    assert len(fetched) == 3 * 3 and {row["status"] for row in fetched} == {"localized"}
-    assert [row["status"] for row in tiles["strangers"]] == ["no pose"] * 3
+    assert len(fetched) == 3 * 4 and {row["status"] for row in fetched} == {"localized"}
+    assert [row["status"] for row in tiles["strangers"]] == ["no pose"] * 4
     assert np.median([row["position_error"] for row in fetched]) <= 2 * error[0]
     for name in {row["name"] for row in fetched}:
         own = {row["exit"]: row for row in fetched if row["name"] == name}
-        assert len({row["position_error"] for row in own.values()}) == 1 and len(own) == 3
+        assert len({row["position_error"] for row in own.values()}) == 1 and len(own) == 4
         record = tiles["tile_bytes"] + 32 * math.ceil(math.log2(tiles["tiles"]))
         asked = 2 * tiles["asked"]
         assert (own["region"]["up_bytes"], own["region"]["down_bytes"]) == (0, 0)
         assert own["two servers"]["down_bytes"] == asked * record
         assert own["two servers"]["up_bytes"] == asked * math.ceil(tiles["tiles"] / 8)
         assert own["region"]["once_bytes"] == own["two servers"]["once_bytes"] + tiles["tiles"] * record
-        assert own["one server"]["once_bytes"] > own["two servers"]["once_bytes"]
+        assert own["one server"]["once_bytes"] > own["two servers"]["once_bytes"] == own["hintless"]["once_bytes"]
+        packed = hintless_layout(tiles["tiles"], record)
+        assert own["hintless"]["up_bytes"] == tiles["asked"] * packed.parts * packed.query_bytes
+        assert own["hintless"]["down_bytes"] == tiles["asked"] * packed.parts * packed.answer_bytes
     words = [row for row in rows if row["form"] == "words"]
     assert len(words) == 3 and all(row["epsilon"] == 10 and row["epsilon_image"] > 1000 for row in words)
     # What was uploaded is left to be audited.
@@ -80,7 +84,8 @@ def test_every_held_out_photograph_is_localized_and_the_other_place_refused(
     assert all(len(list(folder.glob("*.veil"))) == 3 for folder in folders)
     assert [name for name, _ in read_features(tmp_path / "features.h5")] == sorted({row["name"] for row in rows})
     page = (tmp_path / "report.html").read_text()
-    assert "four ways" in page and "2^146 operations" in page and "keeps to itself what it receives" in page
+    assert "four ways" in page and "keeps to itself what it receives" in page
+    assert "2^146 operations" in page and "2^218 operations" in page
     assert "No proof" in page and "no promise about the photograph" in page and "SCIA 2011" in page
     assert "http://" not in page and "https://" not in page  # opens offline, calls nobody
     # The map in three dimensions lies beside the page, which leads to it: queries, photographs, and what descriptors give away.
@@ -91,4 +96,5 @@ def test_every_held_out_photograph_is_localized_and_the_other_place_refused(
     assert all(image["photograph"] is not None for image in view["images"])
     assert sum(len(image["recovered"]) for image in view["images"]) == 6
     printed = capsys.readouterr().out
-    assert "localized" in printed and f"veil audit {tmp_path / 'uploads' / 'hardened-m4'}" in printed
+    assert "localized" in printed and "tiles, by exit" in printed
+    assert f"veil audit {tmp_path / 'uploads' / 'hardened-m4'}" in printed

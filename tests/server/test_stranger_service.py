@@ -104,7 +104,7 @@ def place(door: dict[str, Features], tmp_path_factory: pytest.TempPathFactory) -
     services = [Service(folder / name, ServerSettings(workers=1, map_workers=1)) for name in ("one", "two")]
     public = services[0].import_map("public", folder / "map", MapPolicy(least_profile="any")).id
     for service in services:
-        serve_street(service)
+        serve_street(service, hintless=service is services[0])
     with ExitStack() as stack:
         host, other = (stack.enter_context(running(service)) for service in services)
         # Of few features one thing holds nearly all that a query shows.
@@ -315,8 +315,9 @@ def test_tiles_come_from_every_exit(place: Place, monkeypatch: pytest.MonkeyPatc
     both, one = tiles.Tiles(hosts, NAME), tiles.Tiles(hosts[:1], NAME)
     region = one.all_at_once()
     wanted = [both.count - 1, 3]
-    fetched: list[dict[int, bytes]] = [dict(enumerate(region)), both.from_several(wanted), one.from_one(wanted)]
-    assert [len(records) for records in fetched] == [both.count, both.asked, both.asked]
+    by_one = one.from_one(wanted), one.without_hint(wanted)
+    fetched: list[dict[int, bytes]] = [dict(enumerate(region)), both.from_several(wanted), *by_one]
+    assert [len(records) for records in fetched] == [both.count, *3 * [both.asked]]
     for records in fetched:
         assert set(wanted) <= records.keys()
         for index, record in records.items():

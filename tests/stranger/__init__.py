@@ -6,5 +6,5 @@ a client.
 
 - `messages`, `codebooks`, `words`: wire.md.
 - `service`, `receipts`, `canonical`: service.md, and geopose.md.
-- `tiles`, `one_server`: tiles.md.
+- `tiles`, `one_server`, `hintless`: tiles.md.
 """

@@ -38,7 +38,7 @@ class Exit:
 
 @dataclass(frozen=True, kw_only=True)
 class Asked:
-    """The queries for some tiles, as bytes, and what decodes their answers: secrets (queries, N), sums of noise (queries,)."""
+    """The queries for some tiles, as bytes, and what decodes their answers: secrets (queries, n), sums of noise (queries,)."""
 
     queries: bytes
     secrets: np.ndarray

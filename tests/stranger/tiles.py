@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from stranger import one_server
+from stranger import hintless, one_server
 from stranger.canonical import canonical, read
 from stranger.service import Server
 
@@ -133,9 +133,7 @@ class Tiles:
         facts = self.exits["one-server"]
         if facts["dimension"] != one_server.N:
             raise Refused("the exit by one server has another dimension")
-        exit = one_server.Exit(
-            tiles=self.count, record_bytes=self.size, parts=facts["parts"], seed=bytes.fromhex(facts["seed"])
-        )
+        exit = self._exit(facts)
         one_server.require(exit)
         hint = self.servers[0].get(f"{self.path}/hint.bin")
         if hashlib.sha256(hint).hexdigest() != facts["hint_sha256"] or len(hint) != 4 * one_server.N * exit.rows:
@@ -144,6 +142,24 @@ class Tiles:
         made = one_server.ask(exit, asked)
         answers = self._answer(self.servers[0], "one-server", made.queries)
         return dict(zip(asked, one_server.records(exit, made, answers, hint), strict=True))
+
+    def without_hint(self, wanted: list[int]) -> dict[int, bytes]:
+        """Records by index from one server, under ring learning with errors."""
+        facts = self.exits["hintless"]
+        if facts["degree"] != hintless.D:
+            raise Refused("the hintless exit has another degree")
+        exit = self._exit(facts)
+        hintless.require(exit)
+        if (facts["query_bytes"], facts["answer_bytes"]) != hintless.lengths(exit):
+            raise Refused("the hintless exit has other sizes")
+        asked = self.indices(wanted)
+        made = hintless.ask(exit, asked)
+        answers = self._answer(self.servers[0], "hintless", made.queries)
+        return dict(zip(asked, hintless.records(exit, made, answers), strict=True))
+
+    def _exit(self, facts: dict[str, Any]) -> one_server.Exit:
+        seed = bytes.fromhex(facts["seed"])
+        return one_server.Exit(tiles=self.count, record_bytes=self.size, parts=facts["parts"], seed=seed)
 
     def _answer(self, server: Server, exit: str, queries: bytes) -> bytes:
         return server.ask("POST", f"{self.path}/answers/{exit}", queries, {"Content-Type": QUERIES}).data

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Callable
 from dataclasses import replace
-from functools import cache
+from functools import cache, cached_property
 
 import numpy as np
 import pytest
 
+from stranger import hintless as packed
 from stranger import one_server as theirs
 from stranger import tiles as stranger
 from stranger.canonical import canonical, read
@@ -20,7 +22,8 @@ from stranger.service import Answer
 from stranger.tiles import Tiles
 from veil.errors import PirError
 from veil.files.maps.places import place_facts, place_of
-from veil.pir import one_server
+from veil.pir import hintless, one_server
+from veil.pir.hintless_layout import HintlessLayout, most_hintless_columns
 from veil.pir.layout import Layout, most_columns
 from veil.pir.two_servers import answers
 from veil.tiles.cutting import CutMap, CutOptions, cut
@@ -51,9 +54,18 @@ class Served:
         text, binary, self.version = encode_manifest(made(cameras=cameras).manifest)
         self.files = {"manifest.json": text, "manifest.bin": binary, "tiles.bin": self.records.tobytes(), "hint.bin": hint}
         facts = {"dimension": 1408, "parts": parts, "seed": SEED.hex(), "hint_sha256": hashlib.sha256(hint).hexdigest()}
-        said = {"version": self.version, "exits": {"one-server": facts}}
+        self.layout = HintlessLayout(records=len(self.records), size=self.records.shape[1], parts=parts)
+        lengths = {"query_bytes": self.layout.query_bytes, "answer_bytes": self.layout.answer_bytes}
+        without = {"degree": 2048, "parts": parts, "seed": SEED.hex(), **lengths}
+        said = {"version": self.version, "exits": {"one-server": facts, "hintless": without}}
         self.files["exits.json"] = json.dumps(said).encode()
         self.bodies: list[bytes] = []
+
+    @cached_property
+    def prepared(self) -> tuple[hintless.Matrix, hintless.PreparedPacking]:
+        """What the hintless exit needs."""
+        matrix = hintless.arranged(self.records, self.layout)
+        return matrix, hintless.prepared(matrix, self.layout, SEED)
 
     def get(self, path: str) -> bytes:
         return self.files[path.rsplit("/", 1)[1]]
@@ -63,6 +75,9 @@ class Served:
         self.bodies.append(body)
         if path.endswith("/two-servers"):
             records = answers(self.records, pieces(body, -(-len(self.records) // 8)))
+        elif path.endswith("/hintless"):
+            matrix, made = self.prepared
+            records = hintless.answers(matrix, made, self.layout, pieces(body, self.layout.query_bytes))
         else:
             records = one_server.answers(self.matrix, pieces(body, self.matrix.layout.query_bytes))
         return Answer(status=200, headers={}, data=b"".join(records))
@@ -193,6 +208,55 @@ def test_one_server_and_the_stranger_agree_beyond_a_block_of_the_public_matrix()
     assert theirs.records(exit, asked, answered, hint) == [rows[index].tobytes() for index in (699, 0, 341)]
     forgotten = theirs.Asked(queries=asked.queries, secrets=asked.secrets, sums=asked.sums + 1_000_000)
     assert theirs.records(exit, forgotten, answered, hint) != [rows[index].tobytes() for index in (699, 0, 341)]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("parts", "cameras"), [(4, 16), (3, 26)])
+def test_records_without_a_hint_are_those_of_the_map(parts: int, cameras: int) -> None:
+    """Oracle: the records that were cut, where the rows of a part fit into one polynomial or need two."""
+    server = Served(parts=parts, cameras=cameras)
+    fetched = tiles(server)
+    records = fetched.without_hint([4, 1])
+    assert {4, 1} < records.keys() and len(records) == 3
+    assert all(record == made(cameras=cameras).records[index].tobytes() for index, record in records.items())
+    assert len(server.bodies[0]) == 3 * parts * 4 * (parts * fetched.count + 10 * 2048)
+
+
+@pytest.mark.slow
+def test_without_a_hint_the_stranger_agrees_beyond_a_block_of_columns(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Oracle: random records in 2,100 columns. Broken twins: the secret of another query, a forgotten noise, another key."""
+    rows = np.random.default_rng(7).integers(0, 256, (700, 31), dtype=np.uint8)
+    layout = HintlessLayout(records=700, size=31, parts=3)
+    matrix = hintless.arranged(rows, layout)
+    made = hintless.prepared(matrix, layout, SEED)
+    exit = theirs.Exit(tiles=700, record_bytes=31, parts=3, seed=SEED)
+    assert packed.lengths(exit) == (layout.query_bytes, layout.answer_bytes)
+
+    def fetched(change: Callable[[theirs.Asked], theirs.Asked] = lambda asked: asked) -> bool:
+        asked = packed.ask(exit, [699, 0])
+        answered = b"".join(hintless.answers(matrix, made, layout, pieces(asked.queries, layout.query_bytes)))
+        return packed.records(exit, change(asked), answered) == [rows[index].tobytes() for index in (699, 0)]
+
+    assert fetched()
+    assert not fetched(lambda asked: replace(asked, secrets=np.roll(asked.secrets, 1, axis=0)))
+    assert not fetched(lambda asked: replace(asked, sums=asked.sums + 1_000_000))
+    monkeypatch.setattr(packed, "at_power", lambda values, power: values)
+    assert not fetched()
+
+
+def test_facts_of_the_hintless_exit_that_are_others_are_refused() -> None:
+    """Twins: another degree, other sizes, more columns than noise allows."""
+    fetched = tiles(Served())
+    facts = fetched.exits["hintless"]
+    for change in ({"degree": 1024}, {"query_bytes": 1}, {"answer_bytes": 1}):
+        fetched.exits["hintless"] = {**facts, **change}
+        with pytest.raises(stranger.Refused, match="the hintless exit has"):
+            fetched.without_hint([1])
+    for size in (10, 4096, 32 << 10, 1 << 20):
+        most = most_hintless_columns(size)
+        packed.require(theirs.Exit(tiles=most, record_bytes=size, parts=1, seed=SEED))
+        with pytest.raises(ValueError, match="too many"):
+            packed.require(theirs.Exit(tiles=most + 1, record_bytes=size, parts=1, seed=SEED))
 
 
 def test_the_bound_on_columns_is_the_same() -> None:

@@ -50,6 +50,8 @@ def _demo(arguments: Demo) -> int:
     write_json(arguments.json, result.as_json())
     if str(arguments.json) != "-":
         say_table(arguments, sent_table(result.outcomes, result.strangers, result.tiles, result.extent))
+        say(arguments, "")
+        say_table(arguments, exits_table(result.tiles))
         explain(
             arguments,
             "Lifting is an obfuscation without proof; the report says what it does not protect.",
@@ -96,6 +98,14 @@ def _tiles_row(name: str, mine: Sequence[ExitOutcome], others: Sequence[ExitOutc
     upload = mine[0].answer.up_bytes / 1e3
     asked = f"{len(errors)} of {len(mine)}"
     return (f"tiles, {name}", asked, *_medians(errors, turns, extent), f"{upload:,.3f}", f"{refused} of {len(others)}")
+
+
+def exits_table(tiles: ExitStudy) -> Table:
+    """Traffic of each exit of tiles: bytes that a device downloads once, and those of a localization with all servers."""
+    answers = {outcome.answer.exit: outcome.answer for outcome in tiles.queries}
+    sizes = {name: (answer.once_bytes, answer.up_bytes, answer.down_bytes) for name, answer in answers.items()}
+    rows = [(name, *(f"{size / 1e3:,.3f}" for size in some)) for name, some in sizes.items()]
+    return Table(columns=[Name("tiles, by exit", least=14), *numbers("once, kB", "up, kB", "down, kB")], rows=rows)
 
 
 def _medians(errors: Sequence[float], turns: Sequence[float], extent: float) -> tuple[str, str]:

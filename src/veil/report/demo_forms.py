@@ -17,6 +17,7 @@ WHERE = {
     "region": "tiles, all downloaded",
     "two servers": "tiles, from two servers",
     "one server": "tiles, from one server",
+    "hintless": "tiles, from one server without a hint",
 }
 
 
@@ -41,7 +42,7 @@ def four_ways(outcomes: Sequence[TrialOutcome], strangers: Sequence[TrialOutcome
         "tile_kb": f"{manifest.tile_bytes / 1e3:.0f} kB",
         "all_kb": f"{tiles.made.records.size / 1e3:.0f} kB",
         "promises": [(WHERE[outcome.answer.exit], _promise(outcome)) for outcome in fetched],
-        "prepare": [f"{1000 * o.answer.prepare_s:,.0f} ms" for o in fetched if o.answer.exit == "one server"],
+        "prepare": [f"{o.answer.prepare_s:,.1f} s" for o in fetched if o.answer.exit in ("one server", "hintless")],
     }
 
 
@@ -93,6 +94,7 @@ def _fetched(outcome: ExitOutcome, tiles: ExitStudy, extent: float) -> dict:
             "region": "that the map was downloaded, once; nothing of this photograph or where it was taken",
             "two servers": f"that {asked} tiles were asked for, and when; not which, while one of the two shares nothing",
             "one server": f"that {asked} tiles were asked for, and when; not which, under learning with errors",
+            "hintless": f"that {asked} tiles were asked for, and when; not which, under ring learning with errors",
         }[answer.exit],
     }
 

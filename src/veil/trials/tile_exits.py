@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import TypedDict
+from typing import TypedDict, get_args
 
 import numpy as np
 from jaxtyping import UInt8
@@ -15,15 +16,16 @@ from veil.errors import RangeError
 from veil.features import Features
 from veil.geometry.rigid import Rigid
 from veil.ldp.guarantee import FetchGuarantee
-from veil.pir import one_server, public_matrix, two_servers
-from veil.pir.layout import best_layout
+from veil.pir import hintless, one_server, public_matrix, two_servers
+from veil.pir.hintless_layout import HintlessLayout, hintless_layout
+from veil.pir.layout import Layout, best_layout
 from veil.places.poses.answer import Localization, NoPose
 from veil.places.poses.options import LocalizeOptions
 from veil.progress import Progress, ignore_progress
 from veil.scene import Scene
 from veil.tiles.cutting import CutMap, CutOptions, cut
 from veil.tiles.device import localize_in_tiles, wanted_tiles
-from veil.tiles.exits import Exit, OneServer, Region, TwoServers
+from veil.tiles.exits import Exit, Hintless, OneServer, Region, TwoServers
 from veil.tiles.fetching import Fetcher
 from veil.tiles.manifest import encode_manifest
 from veil.tiles.plans import ExitName
@@ -178,18 +180,16 @@ def exit_study(
     - `progress`: called with the number of photographs done and of all, one for each exit.
     """
     made = cut(scene, options)
-    exits = served_exits(made)
-    jobs = [(query, served) for served in exits for query in queries]
-    for served in exits:  # what is compiled or loaded at the first use is not timed
-        by_exit(queries[0].features, made, served)
-    outcomes = []
-    for number, (query, served) in enumerate(jobs):
-        (progress or ignore_progress)(number, len(jobs))
-        answer = by_exit(query.features, made, served)
-        position = rotation = None
-        if isinstance(answer.pose, Localization) and query.reference is not None:
-            position, rotation = reference_errors(references, scene, answer.pose, query.reference)
-        outcomes.append(ExitOutcome(query=query, answer=answer, position_error=position, rotation_error_deg=rotation))
+    outcomes: list[ExitOutcome] = []
+    for served in served_exits(made):
+        by_exit(queries[0].features, made, served)  # what is compiled or loaded at the first use is not timed
+        for query in queries:
+            (progress or ignore_progress)(len(outcomes), len(get_args(ExitName)) * len(queries))
+            answer = by_exit(query.features, made, served)
+            position = rotation = None
+            if isinstance(answer.pose, Localization) and query.reference is not None:
+                position, rotation = reference_errors(references, scene, answer.pose, query.reference)
+            outcomes.append(ExitOutcome(query=query, answer=answer, position_error=position, rotation_error_deg=rotation))
     return ExitStudy(
         made=made,
         queries=tuple(item for item in outcomes if item.query.reference is not None),
@@ -197,28 +197,24 @@ def exit_study(
     )
 
 
-def served_exits(made: CutMap, *, localizations: int = LOCALIZATIONS) -> list[ServedExit]:
-    """All exits for a map's tiles; the one-server exit is left out where its noise does not allow this number of tiles."""
+def served_exits(made: CutMap, *, localizations: int = LOCALIZATIONS) -> Iterator[ServedExit]:
+    """All exits for a map's tiles; those by one server are left out where their noise does not allow this number of tiles.
+
+    Each is made when it is its turn: the server of the hintless exit holds up to 1.3 GB.
+    """
     records = made.records
+    count, size = records.shape
+    yield ServedExit(name="region", exit=Region(read=lambda: records), servers=(), once_bytes=records.size, prepare_s=0.0)
     to_two = tuple(MemoryServer(answer=lambda messages: two_servers.answers(records, messages)) for _ in range(2))
-    exits = [
-        ServedExit(name="region", exit=Region(read=lambda: records), servers=(), once_bytes=records.size, prepare_s=0.0),
-        ServedExit(
-            name="two servers",
-            exit=TwoServers(records=len(records), size=records.shape[1], transports=to_two),
-            servers=to_two,
-            once_bytes=0,
-            prepare_s=0.0,
-        ),
-    ]
-    try:
-        return [*exits, _one_server(records, localizations * made.manifest.asked)]
-    except RangeError:
-        return exits
+    both = TwoServers(records=count, size=size, transports=to_two)
+    yield ServedExit(name="two servers", exit=both, servers=to_two, once_bytes=0, prepare_s=0.0)
+    with suppress(RangeError):
+        yield _one_server(records, best_layout(count, size, fetches=localizations * made.manifest.asked))
+    with suppress(RangeError):
+        yield _hintless(records, hintless_layout(count, size))
 
 
-def _one_server(records: UInt8[np.ndarray, "records size"], fetches: int) -> ServedExit:
-    layout = best_layout(len(records), records.shape[1], fetches=fetches)
+def _one_server(records: UInt8[np.ndarray, "records size"], layout: Layout) -> ServedExit:
     start = time.perf_counter()
     matrix, seed = one_server.arranged(records, layout), public_matrix.new_seed()
     hint = one_server.hint(matrix, seed)
@@ -231,6 +227,16 @@ def _one_server(records: UInt8[np.ndarray, "records size"], fetches: int) -> Ser
         once_bytes=hint.nbytes,
         prepare_s=prepare_s,
     )
+
+
+def _hintless(records: UInt8[np.ndarray, "records size"], layout: HintlessLayout) -> ServedExit:
+    start = time.perf_counter()
+    matrix, seed = hintless.arranged(records, layout), public_matrix.new_seed()
+    made = hintless.prepared(matrix, layout, seed)
+    prepare_s = time.perf_counter() - start
+    server = MemoryServer(answer=lambda messages: hintless.answers(matrix, made, layout, messages))
+    to_one = Hintless(layout=layout, seed=seed, transport=server)
+    return ServedExit(name="hintless", exit=to_one, servers=(server,), once_bytes=0, prepare_s=prepare_s)
 
 
 def by_exit(features: Features, made: CutMap, served: ServedExit, options: LocalizeOptions | None = None) -> ExitAnswer:
