@@ -13,8 +13,8 @@ pack the answer, for all rows. Weights are random here, as no time depends on th
 records for which a server computes in a second what it keeps: measured with 2,048 rows, in 1 column and in 4,096.
 
 Records are read in pieces of 4 MiB, all pieces by one kernel and then by the next, several times over; a pass counts the best
-time of each piece, so that what other programs took is left out where they left a piece alone once. `client` is processor time
-of the calls.
+time of each piece, so that what other programs took is left out where they left a piece alone once. `client` and `hintless
+preparation` are processor time of the calls.
 
 It prints tables for a record, and as the last line one JSON object.
 """
@@ -183,7 +183,7 @@ def packing_passes(layout: HintlessLayout, matrix: ByteRows) -> dict[str, Works]
 
 
 def preparation(layout: HintlessLayout) -> dict[str, float]:
-    """Seconds that a server takes once for what it keeps, and bytes of records a second."""
+    """Processor seconds that a server takes once for what it keeps, and bytes of records a second."""
     seconds = []
     for columns in (1, 4096):
         few = HintlessLayout(records=columns, size=DEGREE)
@@ -191,9 +191,9 @@ def preparation(layout: HintlessLayout) -> dict[str, float]:
         hintless.prepared(matrix, few, bytes(32))
         times = []
         for _ in range(3):
-            start = time.perf_counter()
+            start = time.process_time()
             hintless.prepared(matrix, few, bytes(32))
-            times.append(time.perf_counter() - start)
+            times.append(time.process_time() - start)
         seconds.append(min(times))
     once, whole = seconds
     total = layout.blocks * once + layout.records * layout.size * (whole - once) / (4095 * DEGREE)
