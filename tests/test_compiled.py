@@ -15,7 +15,7 @@ import numba
 import numpy as np
 import pytest
 
-from veil.compiled import compiled, compiled_in_vectors
+from veil.compiled import PAIR_LANES, compiled, compiled_in_vectors, pair_sums
 
 INNER = """
 from veil.compiled import compiled
@@ -150,3 +150,24 @@ def test_types_may_be_missing_exactly_where_functions_are_compiled() -> None:
     project = (Path(__file__).parents[1] / "pyproject.toml").read_text()
     overrides = re.findall(r"^module = \[([^]]*)\]\ndisallow_untyped_defs = false$", project, re.MULTILINE)
     assert [sorted(re.findall(r'"([^"]+)"', names)) for names in overrides] == [holders()]
+
+
+def test_pair_sums_are_inner_products() -> None:
+    """Oracle: NumPy in 64 bits, for lengths that fill vectors or do not, and sums at the ends of 32 bits in each lane."""
+
+    @compiled
+    def summed(row, planes, out):
+        out[0], out[1], out[2] = pair_sums(row, (planes[0], planes[1], planes[2]))
+
+    random, out = np.random.default_rng(5), np.empty(3, dtype=np.int64)
+    for kind in (np.uint8, np.int16):
+        limits = np.iinfo(kind)
+        for count in (0, 1, 63, 64, 65, 200, 4 * PAIR_LANES):
+            row = random.integers(limits.min, limits.max, count, dtype=kind, endpoint=True)
+            planes = random.integers(-(2**12), 2**12, (3, count), dtype=np.int16)
+            summed(row, planes, out)
+            np.testing.assert_array_equal(out, planes.astype(np.int64) @ row)
+    row = np.full(4 * PAIR_LANES, 2**14, dtype=np.int16)
+    planes = np.array([[-(2**15)], [2**15 - 1], [2**14]], dtype=np.int16).repeat(len(row), axis=1)
+    summed(row, planes, out)
+    np.testing.assert_array_equal(out, planes.astype(np.int64) @ row)

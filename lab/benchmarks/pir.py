@@ -8,13 +8,13 @@ and `16 queries` are passes of SimplePIR's server, `two servers` of theirs (whic
 chooses): the bytes of all records times the number of queries in a second. `in cache` is the same kernel on 1 MiB again and
 again, which reads no memory. `hint` is the bytes of records whose hint is computed in a second, with the public matrix.
 
-`hintless` is a query to a server without a hint: a product modulo a prime of 31 bits, and the sum of products that packs the
-answer, over digits for all rows. They are random here, as no time depends on them. `hintless preparation` is the bytes of
+`hintless` is a query to a server without a hint: a product modulo a prime of 31 bits, and the products of weights and keys that
+pack the answer, for all rows. Weights are random here, as no time depends on them. `hintless preparation` is the bytes of
 records for which a server computes in a second what it keeps: measured with 2,048 rows, in 1 column and in 4,096.
 
 Records are read in pieces of 4 MiB, all pieces by one kernel and then by the next, several times over; a pass counts the best
-time of each piece, so that what other programs took is left out where they left a piece alone once. `client` is processor time
-of the calls.
+time of each piece, so that what other programs took is left out where they left a piece alone once. `client` and `hintless
+preparation` are processor time of the calls.
 
 It prints tables for a record, and as the last line one JSON object.
 """
@@ -33,11 +33,11 @@ from typing import Any
 import numpy as np
 
 from veil.compiled import compiled
-from veil.pir import hintless, kernels, one_server, public_matrix, ring_kernels, two_servers
+from veil.pir import hintless, kernels, one_server, public_matrix, two_servers
 from veil.pir.hintless_layout import DIGITS, PUBLIC_BITS, HintlessLayout
 from veil.pir.layout import DIMENSION, STEP, Layout
-from veil.pir.matrix import Matrix, add_panel, aligned
-from veil.pir.packing import PreparedPacking, packed, prepared_shapes
+from veil.pir.matrix import ByteRows, Matrix, add_panel, aligned
+from veil.pir.packing import PreparedPacking, finished, prepared_shapes, read_keys
 from veil.pir.ring import DEGREE, MODULUS
 from veil.pir.two_servers import BLOCK_BYTES
 
@@ -137,7 +137,8 @@ def server(layout: Layout, words: np.ndarray, repetitions: int) -> dict[str, flo
     panel = next(matrix.panels())[1]
     expand: dict[str, Works] = {"expansion": [lambda: next(public_matrix.blocks(bytes(32), kernels.PANEL))]}
     works = passes(matrix) | in_cache(panel) | xors(words.view(np.uint8).reshape(layout.records, layout.size)) | expand
-    works |= packing_passes(HintlessLayout(records=layout.records, size=layout.size), matrix)
+    packs = HintlessLayout(records=layout.records, size=layout.size)
+    works |= packing_passes(packs, ByteRows(layout=packs, values=words.view(np.uint8)))
     took, gigabytes = best_passes(works, repetitions), words.nbytes / 1e9
     hint = took["hint"] * words.nbytes / panel[:HINT_GROUPS].nbytes + took["expansion"] * layout.columns / kernels.PANEL
     return {
@@ -154,40 +155,45 @@ def server(layout: Layout, words: np.ndarray, repetitions: int) -> dict[str, flo
     }
 
 
-def packing_passes(layout: HintlessLayout, matrix: Matrix) -> dict[str, Works]:
+def packing_passes(layout: HintlessLayout, matrix: ByteRows) -> dict[str, Works]:
     """Passes of the hintless server: over the matrix in pieces, and over the digits of each polynomial of an answer."""
     random = np.random.default_rng(4)
-    halves = random.integers(0, 1 << 15, (1, 2, layout.columns), dtype=np.uint32)
-    out = np.zeros((1, 4 * matrix.groups), dtype=np.uint64)
+    halves = random.integers(-(1 << 15), 1 << 15, (1, 2, layout.columns), dtype=np.int16)
+    out = np.zeros((1, layout.rows), dtype=np.int64)
     works: dict[str, Works] = {"hintless product": [], "hintless packing": []}
     for columns, panel in matrix.panels():
-        piece, step = np.ascontiguousarray(halves[:, :, columns]), PIECE_BYTES // (4 * panel.shape[1])
-        for first in range(0, matrix.groups, step):
-            rows = out[:, 4 * first : 4 * (first + step)]
-            works["hintless product"].append(partial(ring_kernels.add_exact_products, panel[first : first + step], piece, rows))
-    public, shape = prepared_shapes(layout)
-    digits = random.integers(0, MODULUS, shape[1:], dtype=np.uint32)
+        piece, step = np.ascontiguousarray(halves[:, :, columns]), PIECE_BYTES // panel.shape[1]
+        for first in range(0, layout.rows, step):
+            some = panel[first : first + step]
+            works["hintless product"].append(partial(kernels.add_exact_products, some, piece, out[:, first : first + step]))
+    of_weights, of_last, of_public = prepared_shapes(layout)
+    weights = random.integers(-1000, 1000, of_weights[1:], dtype=np.int16)
+    last = random.integers(0, MODULUS, of_last[1:], dtype=np.uint32)
     keys = random.integers(0, MODULUS, (1, 2 * DIGITS, layout.degree), dtype=np.uint32)
     values = random.integers(0, MODULUS, (1, layout.degree), dtype=np.uint32)
+    read, sums = read_keys(keys), np.zeros((1, layout.degree), dtype=np.int64)
+    works["hintless packing"].append(partial(read_keys, keys))
     for _ in range(layout.blocks):
-        part = np.zeros((1, *public[1:]), dtype=np.uint32)
-        made = PreparedPacking(seed=bytes(32), digits=digits.copy()[None], public=part)
-        works["hintless packing"].append(partial(packed, values, keys, made))
+        part, some = np.zeros((1, *of_public[1:]), dtype=np.uint32), weights.copy()
+        made = PreparedPacking(seed=bytes(32), weights=some[None], last=last[None], public=part)
+        for digit in range(DIGITS):
+            works["hintless packing"].append(partial(kernels.add_exact_products, some[digit], read.halves[:, digit], sums))
+        works["hintless packing"].append(partial(finished, values, sums, read, made, 0))
     return works
 
 
 def preparation(layout: HintlessLayout) -> dict[str, float]:
-    """Seconds that a server takes once for what it keeps, and bytes of records a second."""
+    """Processor seconds that a server takes once for what it keeps, and bytes of records a second."""
     seconds = []
     for columns in (1, 4096):
         few = HintlessLayout(records=columns, size=DEGREE)
-        matrix = hintless.arranged(np.full((columns, DEGREE), 7, dtype=np.uint8), few)
+        matrix = hintless.arranged_rows(np.full((columns, DEGREE), 7, dtype=np.uint8), few)
         hintless.prepared(matrix, few, bytes(32))
         times = []
         for _ in range(3):
-            start = time.perf_counter()
+            start = time.process_time()
             hintless.prepared(matrix, few, bytes(32))
-            times.append(time.perf_counter() - start)
+            times.append(time.process_time() - start)
         seconds.append(min(times))
     once, whole = seconds
     total = layout.blocks * once + layout.records * layout.size * (whole - once) / (4095 * DEGREE)
@@ -266,7 +272,7 @@ def hintless_noise(count: int) -> dict[str, float]:
     random = np.random.default_rng(3)
     records = random.integers(0, 256, (1000, 2048), dtype=np.uint8)
     layout = HintlessLayout(records=1000, size=2048)
-    matrix, seed = hintless.arranged(records, layout), public_matrix.new_seed()
+    matrix, seed = hintless.arranged_rows(records, layout), public_matrix.new_seed()
     made, worst, wrong, done = hintless.prepared(matrix, layout, seed), 0, 0, 0
     while done < count:
         indices = random.integers(0, 1000, min(50, count - done)).tolist()
@@ -329,6 +335,8 @@ def tables(result: dict[str, Any], records: int, size: int) -> Iterator[list[str
             "two servers, 16 queries",
         )
     )
+    product = result["hintless, product GB/s"]
+    weighed, packing = result["hintless kept bytes"] / result["hintless, packing s"] / 1e9, 1 - packs / product
     yield table(
         ("pass over all records", "GB/s, times queries", "against"),
         ("plain sum of 64-bit integers", f"{total:.1f}", ""),
@@ -340,6 +348,8 @@ def tables(result: dict[str, Any], records: int, size: int) -> Iterator[list[str
         ("one server, 16 queries", f"{batch:.0f}", f"{batch / one:.1f} times one query"),
         ("the same 16 on 1 MiB in the cache", f"{result['16 queries in cache GB/s']:.0f}", ""),
         ("hintless, one query", f"{packs:.1f}", f"{packs / one:.2f} of one query with a hint"),
+        ("its product alone", f"{product:.1f}", f"{1 - packing:.2f} of its time"),
+        ("its packing alone, of what is kept", f"{weighed:.1f}", f"{packing:.2f} of its time"),
         ("two servers, one query each", f"{two:.0f}", f"{two / total:.1f} times the sum, as a query reads half of the records"),
         ("two servers, 16 queries each", f"{two_batch:.0f}", f"{two_batch / two:.1f} times one query"),
     )

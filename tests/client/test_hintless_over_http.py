@@ -41,7 +41,7 @@ ROUTE = f"/v1/tiles/{NAME}"
 
 @cache
 def made() -> CutMap:
-    """Small tiles: a record is one polynomial, for which a server keeps 84 MB."""
+    """Small tiles: a record is one polynomial, for which a server keeps 42 MB."""
     return cut(street("hintless", cameras=24).scene, CutOptions(tile_bytes=1800, words=8, asked=2))
 
 

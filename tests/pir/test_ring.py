@@ -92,16 +92,17 @@ def test_sums_of_products_are_exact_at_the_extremes() -> None:
 
 
 def test_digits_are_those_of_the_reference_and_small() -> None:
-    """Oracle: the reference, and the sum of the digits with their weights, half of a dropped unit off at most."""
+    """Oracle: the reference, and the sum of the digits with their weights and of what is dropped: the value itself."""
     values = np.array([0, 1, 31, 32, 33, MODULUS - 1, MODULUS // 2, MODULUS // 2 + 1], dtype=np.uint32)
     values = np.concatenate([values, polynomials(3, 2040)[2]])
-    got = np.empty((DIGITS, len(values)), dtype=np.uint32)
+    got = np.empty((DIGITS + 1, len(values)), dtype=np.uint32)
     ring_kernels.split(values, GADGET, np.uint32(MODULUS), got)
-    signed = centered(got)
+    signed, dropped = np.split(centered(got), [DIGITS])
     assert signed.tolist() == reference.digits(values.tolist(), DIGITS, *GADGET, MODULUS)
     assert (signed >= -16).all() and (signed <= 16).all()
     weights = 1 << (GADGET.dropped + GADGET.bits * np.arange(DIGITS))
-    assert np.abs(weights @ signed - centered(values)).max() <= 1 << GADGET.dropped >> 1
+    np.testing.assert_array_equal(weights @ signed + dropped[0], centered(values))
+    assert np.abs(dropped).max() <= 1 << GADGET.dropped >> 1
 
 
 def test_rounding_to_fewer_bits_is_to_the_nearest() -> None:

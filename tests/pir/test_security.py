@@ -8,6 +8,7 @@ import pytest
 
 from veil.errors import RangeError
 from veil.pir.layout import DIMENSION, SIGMA
+from veil.pir.ring import DEGREE, MODULUS
 from veil.pir.security import lattice_cost
 
 # Modulus, deviation of noise and secret, and core-SVP of the primal attack, classical and quantum: Alkim, Ducas, Pöppelmann and
@@ -34,21 +35,32 @@ def test_the_standard_counts_128_bits_where_its_table_does(dimension: int, log_q
     assert lattice_cost(dimension=dimension, modulus=2 ** (log_q + 3), sigma=ERROR, secret=secret).standard < 128
 
 
-@pytest.mark.parametrize(("dimension", "counts"), [(1024, (326, 95, 86, 125)), (DIMENSION, (500, 146, 132, 176))])
-def test_the_estimate_is_the_least_block_size_of_the_condition(dimension: int, counts: tuple[int, ...]) -> None:
+@pytest.mark.parametrize(
+    ("dimension", "modulus", "secret", "counts"),
+    [
+        (1024, 2**32, None, (326, 95, 86, 125)),
+        (DIMENSION, 2**32, None, (500, 146, 132, 176)),
+        (DEGREE, MODULUS, TERNARY, (747, 218, 197, 249)),
+    ],
+)
+def test_the_estimate_is_the_least_block_size_of_the_condition(
+    dimension: int, modulus: int, secret: float | None, counts: tuple[int, ...]
+) -> None:
     """Oracle: the condition itself, tried for all lattices around. In 1024 each count is below 128 bits."""
+    larger = 0.0 if secret is None else dimension * math.log2(SIGMA / secret)
 
     def succeeds(block: int, lattice: int) -> bool:
         root = math.log2((math.pi * block) ** (1 / block) * block / (2 * math.pi * math.e)) / (2 * (block - 1))
         samples = lattice - dimension - 1
-        return math.log2(SIGMA) + math.log2(block) / 2 <= (2 * block - lattice - 1) * root + 32 * samples / lattice
+        volume = (samples * math.log2(modulus) + larger) / lattice
+        return math.log2(SIGMA) + math.log2(block) / 2 <= (2 * block - lattice - 1) * root + volume
 
-    cost = lattice_cost(dimension=dimension, modulus=2**32, sigma=SIGMA)
+    cost = lattice_cost(dimension=dimension, modulus=modulus, sigma=SIGMA, secret=secret)
     lattices = range(dimension + 2, 8000)
     assert not any(succeeds(cost.block - 1, lattice) for lattice in lattices)
     assert next(lattice for lattice in lattices if succeeds(cost.block, lattice)) == cost.dimension
     assert (cost.block, *map(math.floor, (cost.classical, cost.quantum, cost.standard))) == counts
-    assert (min(counts[1:]) >= 128) == (dimension == DIMENSION) and (max(counts[1:]) < 128) == (dimension == 1024)
+    assert (min(counts[1:]) >= 128) == (dimension >= DIMENSION) and (max(counts[1:]) < 128) == (dimension == 1024)
 
 
 def test_what_is_no_learning_with_errors_is_refused() -> None:

@@ -60,7 +60,7 @@ def one() -> tuple[Exit, list[Server]]:
 
 def without_a_hint() -> tuple[Exit, list[Server]]:
     layout = hintless_layout(*made().records.shape)
-    matrix = hintless.arranged(made().records, layout)
+    matrix = hintless.arranged_rows(made().records, layout)
     prepared = hintless.prepared(matrix, layout, SEED)
 
     class Packing(Server):

@@ -12,20 +12,20 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Int64, UInt8, UInt32, UInt64
+from jaxtyping import Int64, UInt8, UInt32
 
 from veil.errors import PirError, RangeError
 from veil.ldp.guarantee import ComputationalPrivacy
-from veil.pir import gaussian, ring_kernels
+from veil.pir import gaussian, kernels
 from veil.pir.hintless_layout import COST, DIGITS, GADGET, PUBLIC_BITS, STEP, HintlessLayout
 from veil.pir.layout import CENTER, SIGMA
-from veil.pir.matrix import Matrix, arranged, shares
+from veil.pir.matrix import ByteRows, arranged_rows, halves, shares
 from veil.pir.one_server import Pending
 from veil.pir.packing import PreparedPacking, packed, prepared, public_columns, public_keys
 from veil.pir.ring import DEGREE, MODULUS, centered, residues, ring, ternary
 from veil.threads import shared
 
-__all__ = ["GUARANTEE", "Matrix", "PreparedPacking", "answers", "arranged", "decode", "prepared", "queries"]
+__all__ = ["GUARANTEE", "ByteRows", "PreparedPacking", "answers", "arranged_rows", "decode", "prepared", "queries"]
 
 GUARANTEE = ComputationalPrivacy(
     assumption=f"{COST.sentence}; ring learning with errors in degree {DEGREE} modulo {MODULUS}, Gaussian noise "
@@ -95,7 +95,7 @@ def automorphism(values: Int64[np.ndarray, "degree"], power: int) -> Int64[np.nd
 
 
 def answers(
-    matrix: Matrix, made: PreparedPacking, layout: HintlessLayout, messages: Sequence[bytes], threads: int = 1
+    matrix: ByteRows, made: PreparedPacking, layout: HintlessLayout, messages: Sequence[bytes], threads: int = 1
 ) -> list[bytes]:
     """The answer to each query, from one pass over the matrix and over what was prepared, by a number of threads.
 
@@ -124,19 +124,19 @@ def _read(message: bytes, layout: HintlessLayout) -> UInt32[np.ndarray, "words"]
 
 
 def exact_products(
-    matrix: Matrix, vectors: UInt32[np.ndarray, "vectors columns"], threads: int = 1
+    matrix: ByteRows, vectors: UInt32[np.ndarray, "vectors columns"], threads: int = 1
 ) -> UInt32[np.ndarray, "vectors rows"]:
-    """Products of the matrix with each vector modulo q, in one pass over it by a number of threads."""
-    halves = np.stack([vectors & np.uint32(0xFFFF), vectors >> np.uint32(16)], axis=1)
-    pieces = [(words, np.ascontiguousarray(halves[:, :, columns])) for columns, words in matrix.panels()]
-    out: UInt64[np.ndarray, "vectors 4*groups"] = np.zeros((len(vectors), 4 * matrix.groups), dtype=np.uint64)
+    """Products of the matrix with each vector of integers below q, modulo q, in one pass over it by a number of threads."""
+    both = halves(vectors)
+    pieces = [(rows, np.ascontiguousarray(both[:, :, columns])) for columns, rows in matrix.panels()]
+    out: Int64[np.ndarray, "vectors rows"] = np.zeros((len(vectors), matrix.layout.rows), dtype=np.int64)
 
-    def work(groups: slice) -> None:
-        for words, piece in pieces:
-            ring_kernels.add_exact_products(words[groups], piece, out[:, 4 * groups.start : 4 * groups.stop])
+    def work(some: slice) -> None:
+        for rows, piece in pieces:
+            kernels.add_exact_products(rows[some], piece, out[:, some])
 
-    list(shared(work, shares(matrix.groups, threads), threads))
-    return (out[:, : matrix.layout.rows] % np.uint64(MODULUS)).astype(np.uint32)
+    list(shared(work, shares(matrix.layout.rows, threads), threads))
+    return residues(out)
 
 
 def decode(received: Sequence[bytes], pending: Pending[HintlessHeld]) -> list[bytes]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from veil.errors import RangeError
 from veil.pir.layout import CENTER, FAILURE_BITS, SIGMA, Columns
 from veil.pir.ring import DEGREE, MODULUS, TERNARY, ring
 from veil.pir.ring_kernels import Gadget
@@ -15,8 +16,9 @@ GADGET = Gadget(dropped=6, bits=5)
 DIGITS = 5  # 6 + 5 * 5 bits are those of q
 # Bits of the two parts of an answer, of which a byte takes one each: together a word.
 PUBLIC_BITS, SECRET_BITS = 18, 14
-# The deviation of noise that rests on public numbers being as good as random is taken for larger by this factor.
-HEURISTIC = 1.25
+# Layouts leave room for this multiple of the deviation that packing's noise has if public digits are as good as random; servers
+# compute the deviation itself when they prepare answers.
+MARGIN = 1.25
 # Rows that are packed in 16 polynomials: a record of more bytes is cut into parts, which bounds what the server keeps.
 MOST_ROWS = 16 * DEGREE
 COST = lattice_cost(dimension=DEGREE, modulus=MODULUS, sigma=SIGMA, secret=TERNARY)
@@ -42,7 +44,7 @@ def packing_deviation(degree: int) -> float:
 
 def most_hintless_columns(size: int, degree: int = DEGREE) -> int:
     """The most columns with which records of `size` bytes are decoded (docs/theory/pir.md, Eq. 20)."""
-    left = (BEARABLE / _tail(size)) ** 2 - (HEURISTIC * packing_deviation(degree)) ** 2
+    left = (BEARABLE / _tail(size)) ** 2 - (MARGIN * packing_deviation(degree)) ** 2
     return math.ceil(left / (CENTER * SIGMA) ** 2) - 1
 
 
@@ -84,14 +86,22 @@ class HintlessLayout(Columns):
 
     @property
     def server_bytes(self) -> int:
-        """Bytes that the server keeps beside the records: digits of all steps of packing."""
-        return 4 * self.blocks * (self.degree - 1) * DIGITS * self.degree
+        """Bytes that the server keeps beside the records: weights of keys, the last digits, and the public part of answers."""
+        return self.blocks * self.degree * (2 * DIGITS * self.degree + 4 * DIGITS + 4)
+
+    def require_packing(self, deviation: float) -> None:
+        """Raise RangeError if this deviation of the noise that packing adds is more than records allow (Eq. 20)."""
+        bound = math.hypot(CENTER * SIGMA * math.sqrt(self.columns), deviation) * _tail(self.size)
+        if bound >= BEARABLE:
+            raise RangeError(
+                f"noise up to {bound:.3g} would pass the {BEARABLE:.3g} that bytes bear with this seed; take another one"
+            )
 
     @property
     def noise_bound(self) -> float:
         """The noise that no byte of a record exceeds, but with probability 2^-40; below BEARABLE."""
         matrix = CENTER * SIGMA * math.sqrt(self.columns)
-        return math.hypot(matrix, HEURISTIC * packing_deviation(self.degree)) * _tail(self.size)
+        return math.hypot(matrix, MARGIN * packing_deviation(self.degree)) * _tail(self.size)
 
 
 def hintless_layout(records: int, size: int) -> HintlessLayout:

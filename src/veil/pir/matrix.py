@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
-from jaxtyping import UInt8, UInt32
+from jaxtyping import Int16, UInt8, UInt32
 
 from veil.errors import InputError
 from veil.pir import kernels
-from veil.pir.kernels import PANEL, VECTORS
+from veil.pir.kernels import BYTE_PANEL, PANEL, VECTORS
 from veil.pir.layout import Columns
 from veil.threads import shared
 
@@ -46,25 +46,72 @@ class Matrix:
 
     def panels(self) -> Iterator[tuple[slice, UInt32[np.ndarray, "groups columns"]]]:
         """The columns of each panel, and its words."""
-        for columns in _panels(self.layout):
+        for columns in _panels(self.layout, PANEL):
             words = self.words[columns.start * self.groups : columns.stop * self.groups]
             yield columns, words.reshape(self.groups, columns.stop - columns.start)
 
 
+@dataclass(frozen=True, kw_only=True, eq=False)
+class ByteRows:
+    """Records as columns of bytes, as in `Matrix`, whose rows are not woven into words: for exact products.
+
+    - `values`: panels of BYTE_PANEL columns one after the other (the last may be narrower), in each its rows. They are as many
+      bytes as the records, but for padding, and may be memory-mapped.
+
+    Raises InputError if the bytes are not those of the layout.
+    """
+
+    layout: Columns
+    values: UInt8[np.ndarray, "bytes"]
+
+    def __post_init__(self) -> None:
+        count = self.layout.rows * self.layout.columns
+        if self.values.shape != (count,):
+            raise InputError(
+                f"the matrix of {self.layout} has {count} bytes, got {self.values.shape}; arrange the records again"
+            )
+
+    def panels(self) -> Iterator[tuple[slice, UInt8[np.ndarray, "rows columns"]]]:
+        """The columns of each panel, and its bytes."""
+        for columns in _panels(self.layout, BYTE_PANEL):
+            some = self.values[columns.start * self.layout.rows : columns.stop * self.layout.rows]
+            yield columns, some.reshape(self.layout.rows, columns.stop - columns.start)
+
+
+def arranged_rows(records: UInt8[np.ndarray, "records size"], layout: Columns) -> ByteRows:
+    """The records as rows of bytes, a copy as large as they are. Raises InputError if the layout is not for them."""
+    _require_records(records, layout)
+    matrix = ByteRows(
+        layout=layout, values=aligned((-(-layout.rows * layout.columns // 4),)).view(np.uint8)[: layout.rows * layout.columns]
+    )
+    for columns, rows in matrix.panels():
+        rows[:] = _parts(records, layout, columns).T
+    return matrix
+
+
 def arranged(records: UInt8[np.ndarray, "records size"], layout: Columns) -> Matrix:
     """The matrix of the records, a copy as large as they are. Raises InputError if the layout is not for them."""
-    if records.shape != (layout.records, layout.size):
-        raise InputError(f"the layout is for {layout.records} records of {layout.size} bytes, got {records.shape}")
+    _require_records(records, layout)
     matrix = Matrix(layout=layout, words=aligned((_groups(layout) * layout.columns,)))
     for columns, words in matrix.panels():
-        first, last = columns.start // layout.parts, -(-columns.stop // layout.parts)
-        whole = np.zeros((last - first, layout.parts * layout.rows), dtype=np.uint8)
-        whole[:, : layout.size] = records[first:last]
-        skipped = columns.start - first * layout.parts
         filled = np.zeros((words.shape[1], 4 * matrix.groups), dtype=np.uint8)
-        filled[:, : layout.rows] = whole.reshape(-1, layout.rows)[skipped : skipped + words.shape[1]]
+        filled[:, : layout.rows] = _parts(records, layout, columns)
         words[:] = filled.view("<u4").T
     return matrix
+
+
+def _require_records(records: UInt8[np.ndarray, "records size"], layout: Columns) -> None:
+    if records.shape != (layout.records, layout.size):
+        raise InputError(f"the layout is for {layout.records} records of {layout.size} bytes, got {records.shape}")
+
+
+def _parts(records: UInt8[np.ndarray, "records size"], layout: Columns, columns: slice) -> UInt8[np.ndarray, "columns rows"]:
+    """Some columns, one in each row."""
+    first, last = columns.start // layout.parts, -(-columns.stop // layout.parts)
+    whole = np.zeros((last - first, layout.parts * layout.rows), dtype=np.uint8)
+    whole[:, : layout.size] = records[first:last]
+    skipped = columns.start - first * layout.parts
+    return whole.reshape(-1, layout.rows)[skipped : skipped + columns.stop - columns.start]
 
 
 def products(
@@ -99,6 +146,12 @@ def add_panel(
         kernels.add_products(words, vectors, out)
 
 
+def halves(vectors: UInt32[np.ndarray, "*vectors columns"]) -> Int16[np.ndarray, "*vectors 2 columns"]:
+    """Integers of 16 bits with sign, of which the low and 2^16 times the high make those below 2^31 - 2^15."""
+    low = vectors.astype(np.uint16).view(np.int16)
+    return np.stack([low, ((vectors.astype(np.int64) - low) >> 16).astype(np.int16)], axis=-2)
+
+
 def shares(count: int, threads: int) -> list[slice]:
     """Slices of 0..count-1, one for each thread."""
     edges = [count * part // threads for part in range(threads + 1)]
@@ -117,6 +170,6 @@ def _groups(layout: Columns) -> int:
     return -(-layout.rows // 4)
 
 
-def _panels(layout: Columns) -> Iterator[slice]:
-    for start in range(0, layout.columns, PANEL):
-        yield slice(start, min(start + PANEL, layout.columns))
+def _panels(layout: Columns, width: int) -> Iterator[slice]:
+    for start in range(0, layout.columns, width):
+        yield slice(start, min(start + width, layout.columns))

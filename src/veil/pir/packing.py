@@ -1,44 +1,61 @@
 """Packing: many encryptions of a number each become one of a polynomial (docs/theory/pir.md, Eq. 13-17).
 
-All that depends on records and the seed alone is computed once (`prepared`): digits that multiply a query's keys. What is left
-for a query is a sum of products (`packed`).
+All that depends on records and the seed alone is computed once (`prepared`): weights that multiply a query's keys, and the
+noise that they let through. What is left for a query is a sum of products (`packed`).
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from functools import cache
 from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import UInt32, UInt64
+from jaxtyping import Float64, Int16, Int32, Int64, UInt32, UInt64
 
-from veil.errors import InputError
-from veil.pir import ring_kernels
+from veil.compiled import PAIR_LANES
+from veil.errors import InputError, RangeError
+from veil.pir import kernels, ring_kernels
 from veil.pir.hintless_layout import DIGITS, GADGET, PUBLIC_BITS, SECRET_BITS, HintlessLayout
-from veil.pir.matrix import Matrix
-from veil.pir.ring import MODULUS, Ring, expanded, ring
+from veil.pir.layout import SIGMA
+from veil.pir.matrix import ByteRows, halves
+from veil.pir.ring import MODULUS, TERNARY, Ring, centered, expanded, residues, ring
 from veil.pir.ring_kernels import PackingSteps
 from veil.threads import shared
 
 COLUMNS_DOMAIN, KEYS_DOMAIN = b"veil pir ring columns 1", b"veil pir ring keys 1"
 WRAP = np.uint64((1 << 63) // MODULUS * MODULUS)
-PLACES = 256  # of a transform whose sums stay in the nearest cache while the digits of all steps are read in order
-_CHUNK = 8  # words of four rows whose products with the public polynomials are added up at a time
+_CHUNK = 32  # rows whose products with the public polynomials are added up at a time
 
 
 class PreparedPacking(NamedTuple):
-    """Part of packing that the server computes once for a version of the records.
+    """Part of packing that the server computes once for a version of the records. Arrays may be memory-mapped.
 
     - `seed`, 32 bytes: of the public polynomials.
-    - `digits`: transforms of the digits of all steps of packing, for each block of rows, cut into tiles of places. They may be
-      memory-mapped.
+    - `weights`: of the coefficients of a query's keys from 5 to 1, for each block of rows; sums of digits.
+    - `last`: transforms of the digits that multiply the key from -1 to 1.
     - `public`: the public part of each answer, in units of q / 2^18.
     """
 
     seed: bytes
-    digits: UInt32[np.ndarray, "blocks tiles steps digits places"]
+    weights: Int16[np.ndarray, "blocks digits degree degree"]
+    last: UInt32[np.ndarray, "blocks digits degree"]
     public: UInt32[np.ndarray, "blocks degree"]
+
+
+class CollapsedBlock(NamedTuple):
+    """Packing of a block of rows as far as it is public (docs/theory/pir.md, Eq. 17).
+
+    - `weights`, `last`: as in `PreparedPacking`.
+    - `dropped`: weights of the coefficients of s(X^5), from all that digits leave out.
+    - `public`: the polynomial a'.
+    """
+
+    weights: Int16[np.ndarray, "digits degree degree"]
+    last: UInt32[np.ndarray, "digits degree"]
+    dropped: Int32[np.ndarray, "degree degree"]
+    public: UInt32[np.ndarray, "degree"]
 
 
 @cache
@@ -68,38 +85,90 @@ def doubled(transforms: UInt32[np.ndarray, "*keys degree"]) -> UInt32[np.ndarray
     return np.concatenate([halves, halves], axis=-1)
 
 
-def prepared(matrix: Matrix, layout: HintlessLayout, seed: bytes, threads: int = 1) -> PreparedPacking:
+def prepared(matrix: ByteRows, layout: HintlessLayout, seed: bytes, threads: int = 1) -> PreparedPacking:
     """Prepare answers. It depends on the records and on nothing that a client sends.
 
-    Raises InputError for the matrix of another layout and RangeError for a seed that is not 32 bytes.
+    Raises InputError for the matrix of another layout, and RangeError for a seed that is not 32 bytes or with which noise would
+    be too large, which no seed is known to have.
     """
     if matrix.layout != layout:
         raise InputError(f"the matrix is of {matrix.layout}, and answers are prepared for {layout}; arrange the records for it")
     base, degree = ring(layout.degree), layout.degree
     keys = doubled(base.transformed(public_keys(seed, degree)))[0]
     columns = np.concatenate([base.transformed(column) for column in public_columns(seed, layout)])
-    public, digits = (np.empty(shape, dtype=np.uint32) for shape in prepared_shapes(layout))
+    of_weights, of_last, of_public = prepared_shapes(layout)
+    weights = np.empty(of_weights, dtype=np.int16)
+    last, public = np.empty(of_last, dtype=np.uint32), np.empty(of_public, dtype=np.uint32)
 
-    def work(block: int) -> None:
-        values = base.transformed(_hints(matrix, base, columns, block).T.copy())
-        scaled = base.products(values, np.full((1, 1), pow(degree, -1, MODULUS), dtype=np.uint32))
-        rest = np.empty((1, degree), dtype=np.uint32)
-        ring_kernels.collapse(scaled, steps(degree), keys, GADGET, base.tables, WRAP, digits[block], rest[0])
-        public[block] = switched(base.polynomials(rest)[0], PUBLIC_BITS)
+    def work(block: int) -> float:
+        made = collapsed(_hints(matrix, base, columns, block), keys)
+        weights[block], last[block], public[block] = made.weights, made.last, switched(made.public, PUBLIC_BITS)
+        _require_lanes(made.weights)
+        return float(noise_variances(made).max())
 
-    list(shared(work, range(layout.blocks), threads))
-    return PreparedPacking(seed=seed, digits=digits, public=public)
+    layout.require_packing(math.sqrt(max(shared(work, range(layout.blocks), threads))))
+    return PreparedPacking(seed=seed, weights=weights, last=last, public=public)
 
 
-def prepared_shapes(layout: HintlessLayout) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Shapes of the public part of answers and of the digits."""
-    places = min(PLACES, layout.degree // 2)
-    tiles = layout.degree // places
-    return (layout.blocks, layout.degree), (layout.blocks, tiles, layout.degree - 1, DIGITS, places)
+def prepared_shapes(layout: HintlessLayout) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
+    """Shapes of the weights, of the last digits, and of the public part of answers."""
+    blocks, degree = layout.blocks, layout.degree
+    return (blocks, DIGITS, degree, degree), (blocks, DIGITS, degree), (blocks, degree)
+
+
+def collapsed(hints: UInt32[np.ndarray, "degree degree"], keys: UInt32[np.ndarray, "2 digits 2 degree"]) -> CollapsedBlock:
+    """Packing of a block of rows as far as it is public.
+
+    - `hints`: transforms of the polynomials A_i, one in each row.
+    - `keys`: `doubled` transforms of the public parts of the keys.
+    """
+    degree = len(hints)
+    base, walk = ring(degree), steps(degree)
+    values = base.products(base.transformed(hints.T.copy()), np.full((1, 1), pow(degree, -1, MODULUS), dtype=np.uint32))
+    digits, rest = np.empty((degree - 1, DIGITS + 1, degree), dtype=np.uint32), np.empty((1, degree), dtype=np.uint32)
+    ring_kernels.collapse(values, walk, keys, GADGET, base.tables, WRAP, digits, rest[0])
+    # The step from -1 to 1 drops a multiple of s(X^-1), and that is where s(X^5) is turned by -5^(d/2 - 1).
+    first = PackingSteps(*(part[:-1] for part in walk))
+    whole = walk._replace(sides=np.append(first.sides, 1), turns=np.append(first.turns, degree // 2 - 1))
+    return CollapsedBlock(
+        weights=np.stack([_matrix(base, digits[:-1, digit], first).astype(np.int16) for digit in range(DIGITS)]),
+        last=digits[-1, :DIGITS],
+        dropped=_matrix(base, digits[:, DIGITS], whole).astype(np.int32),
+        public=base.polynomials(rest)[0],
+    )
+
+
+def _matrix(base: Ring, values: UInt32[np.ndarray, "steps degree"], walk: PackingSteps) -> Int64[np.ndarray, "degree degree"]:
+    """The matrix that takes coefficients of a polynomial to those of the sum of its turns times values, which are transforms.
+
+    Values at z^t are sums of X^l at z^t' over t', and the transform of both sides is undone. Its entries are sums of small
+    digits, below q / 2.
+    """
+    spread = np.empty((base.degree, base.degree), dtype=np.uint32)
+    ring_kernels.spread(values, walk, spread)
+    rows = base.polynomials(base.polynomials(spread).T.copy())
+    return centered(base.products(rows, np.full((1, 1), base.degree, dtype=np.uint32))).T
+
+
+def _require_lanes(weights: Int16[np.ndarray, "digits degree degree"]) -> None:
+    """Raise RangeError if products of weights and 16 bits might pass 32 bits in a sum of `pair_sums`."""
+    whole = weights.shape[-1] // (2 * PAIR_LANES) * 2 * PAIR_LANES
+    lanes = np.abs(weights[:, :, :whole].astype(np.int32)).reshape(*weights.shape[:2], -1, PAIR_LANES, 2)
+    if lanes.sum(axis=(2, 4), dtype=np.int64).max(initial=0) >= 1 << 16:
+        raise RangeError("weights of packing are too large to be added exactly with this seed; take another one")
+
+
+def noise_variances(made: CollapsedBlock) -> Float64[np.ndarray, "degree"]:
+    """Variances of the noise of packing in each coefficient of an answer, for the weights that it has (docs/theory/pir.md)."""
+    degree, unit = len(made.public), MODULUS / (1 << PUBLIC_BITS)
+    keys = (made.weights.astype(np.float64) ** 2).sum(axis=(0, 2)) + (centered(ring(degree).polynomials(made.last)) ** 2).sum()
+    rounding = made.public / unit - np.rint(made.public / unit)
+    secret = np.sqrt((made.dropped.astype(np.float64) ** 2).sum(axis=1)) + unit * math.sqrt((rounding**2).sum())
+    return np.asarray(SIGMA**2 * keys + (TERNARY * secret) ** 2)
 
 
 def _hints(
-    matrix: Matrix, base: Ring, columns: UInt32[np.ndarray, "blocks degree"], block: int
+    matrix: ByteRows, base: Ring, columns: UInt32[np.ndarray, "blocks degree"], block: int
 ) -> UInt32[np.ndarray, "degree degree"]:
     """Transforms of the polynomials A_i of a block of rows (docs/theory/pir.md, Eq. 14); 0 for rows that are not there."""
     degree, half = base.degree, base.degree // 2
@@ -107,22 +176,22 @@ def _hints(
     out = np.zeros((degree, degree), dtype=np.uint32)
     # X -> X^-1 exchanges the halves of a transform; records take it, and it is undone at the end.
     factors = np.concatenate([columns[:, half:], columns[:, :half]], axis=1)
-    first = block * degree // 4
-    for start in range(first, min(first + degree // 4, matrix.groups), _CHUNK):
-        groups = slice(start, min(start + _CHUNK, first + degree // 4, matrix.groups))
-        sums = np.zeros((4 * (groups.stop - groups.start), degree), dtype=np.uint64)
+    first = block * degree
+    for start in range(first, min(first + degree, matrix.layout.rows), _CHUNK):
+        rows = slice(start, min(start + _CHUNK, first + degree, matrix.layout.rows))
+        sums = np.zeros((rows.stop - rows.start, degree), dtype=np.uint64)
         plain, values = (np.zeros(sums.shape, dtype=np.uint32) for _ in range(2))
         for number, factor in enumerate(factors):
             plain[:] = 0
-            for place, words in panels:
+            for place, panel in panels:
                 low, high = max(place.start, number * degree), min(place.stop, (number + 1) * degree)
                 if low < high:
-                    some = plain[:, low - number * degree : high - number * degree]
-                    ring_kernels.bytes_of_rows(words[groups, low - place.start : high - place.start], some)
+                    plain[:, low - number * degree : high - number * degree] = panel[
+                        rows, low - place.start : high - place.start
+                    ]
             ring_kernels.transform(plain, base.tables, values)
             ring_kernels.add_products_of_rows(values, factor, WRAP, sums)
-        rows = out[4 * (groups.start - first) : 4 * (groups.stop - first)]
-        ring_kernels.reduce_sums(sums, np.uint32(MODULUS), rows)
+        ring_kernels.reduce_sums(sums, np.uint32(MODULUS), out[rows.start - first : rows.stop - first])
     return np.concatenate([out[:, half:], out[:, :half]], axis=1)
 
 
@@ -137,21 +206,51 @@ def packed(
     - `values`: products of the records' matrix and each query, modulo q.
     - `keys`: of each query.
     """
-    degree = keys.shape[-1]
-    base, count = ring(degree), len(values)
-    turned = doubled(base.transformed(keys.reshape(-1, degree)))
+    count, degree = len(values), keys.shape[-1]
+    read = read_keys(keys)
     filled = np.zeros((count, len(made.public), degree), dtype=np.uint32)
     filled.reshape(count, -1)[:, : values.shape[1]] = values
 
     def work(block: int) -> None:
-        sums: UInt64[np.ndarray, "queries degree"] = np.zeros((count, degree), dtype=np.uint64)
-        ring_kernels.add_switched(made.digits[block], steps(degree), turned, WRAP, sums)
-        less = (sums % np.uint64(MODULUS)).astype(np.uint32)
-        rest = (filled[:, block].astype(np.int64) - base.polynomials(less)) % MODULUS
-        filled[:, block] = made.public[block] | switched(rest.astype(np.uint32), SECRET_BITS) << np.uint32(PUBLIC_BITS)
+        sums: Int64[np.ndarray, "queries degree"] = np.zeros((count, degree), dtype=np.int64)
+        for digit, weights in enumerate(made.weights[block]):
+            kernels.add_exact_products(weights, read.halves[:, digit], sums)
+        filled[:, block] = finished(filled[:, block], sums, read, made, block)
 
     list(shared(work, range(len(made.public)), threads))
     return filled.reshape(count, -1)
+
+
+class ReadKeys(NamedTuple):
+    """Keys of queries as packing multiplies them.
+
+    - `halves`: of the coefficients of the key from 5 to 1, as `veil.pir.matrix.halves` makes them.
+    - `turned`: transforms of the key from -1 to 1.
+    """
+
+    halves: Int16[np.ndarray, "queries digits 2 degree"]
+    turned: UInt64[np.ndarray, "queries digits degree"]
+
+
+def read_keys(keys: UInt32[np.ndarray, "queries keys degree"]) -> ReadKeys:
+    """The keys of queries, for `packed`."""
+    degree = keys.shape[-1]
+    turned = ring(degree).transformed(keys[:, DIGITS:].reshape(-1, degree)).reshape(-1, DIGITS, degree)
+    return ReadKeys(halves=halves(keys[:, :DIGITS]), turned=turned.astype(np.uint64))
+
+
+def finished(
+    values: UInt32[np.ndarray, "queries degree"],
+    sums: Int64[np.ndarray, "queries degree"],
+    keys: ReadKeys,
+    made: PreparedPacking,
+    block: int,
+) -> UInt32[np.ndarray, "queries degree"]:
+    """The words of a block of answers, given the products of the matrix, and those of weights and the first key."""
+    modulus = np.uint64(MODULUS)
+    last = (made.last[block] * keys.turned % modulus).sum(axis=1) % modulus
+    rest = residues(values - sums - ring(values.shape[1]).polynomials(last.astype(np.uint32)))
+    return made.public[block] | switched(rest, SECRET_BITS) << np.uint32(PUBLIC_BITS)
 
 
 def switched(values: UInt32[np.ndarray, "*shape"], bits: int) -> UInt32[np.ndarray, "*shape"]:

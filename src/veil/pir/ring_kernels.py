@@ -14,9 +14,6 @@ from jaxtyping import Int64, UInt32, UInt64
 
 from veil.compiled import compiled
 
-CHUNK = 256  # columns whose products of a byte and 16 bits add up to less than 2^32
-
-
 LATE = 16  # values at a distance below this are transformed as rows of a transposed copy, so that loops stay long
 
 
@@ -220,44 +217,22 @@ def add_turned(
 
 
 @compiled
-def add_switched(
-    digits: UInt32[np.ndarray, "tiles steps digits places"],
-    steps: PackingSteps,
-    keys: UInt32[np.ndarray, "queries 2 digits 2 degree"],
-    wrap: np.uint64,
-    out: UInt64[np.ndarray, "queries degree"],
-) -> None:
-    """Add the products of the digits of all steps and each query's turned keys to its sums."""
-    places = digits.shape[3]
-    for tile in range(digits.shape[0]):
-        first = tile * places
-        for step in range(digits.shape[1]):
-            for query in range(out.shape[0]):
-                add_turned(
-                    digits[tile, step],
-                    keys[query, steps.which[step]],
-                    steps.sides[step],
-                    steps.turns[step],
-                    first,
-                    wrap,
-                    out[query, first : first + places],
-                )
-
-
-@compiled
 def split(
-    values: UInt32[np.ndarray, "degree"], gadget: Gadget, modulus: np.uint32, out: UInt32[np.ndarray, "digits degree"]
+    values: UInt32[np.ndarray, "degree"], gadget: Gadget, modulus: np.uint32, out: UInt32[np.ndarray, "digits+1 degree"]
 ) -> None:
-    """Signed digits modulo q: values between -q/2 and q/2 are about the sum of 2^(dropped + bits j) times digit j.
+    """Signed digits modulo q, and last what is dropped: values between -q/2 and q/2 are the sum of it and of digit j times
+    2^(dropped + bits j).
 
     Digits lie between -2^(bits - 1) and 2^(bits - 1), and what is dropped between -2^(dropped - 1) and 2^(dropped - 1).
     """
-    base, last, limit = np.int32(1 << gadget.bits), out.shape[0] - 1, np.int32(modulus)
+    base, last, limit = np.int32(1 << gadget.bits), out.shape[0] - 2, np.int32(modulus)
     rest = np.empty(values.shape[0], dtype=np.int32)
     for place in range(values.shape[0]):
         value = np.int64(values[place])
         value -= np.int64(limit) * np.int64(value > limit // 2)
         rest[place] = np.int32((value + (1 << (gadget.dropped - 1))) >> gadget.dropped)
+        low = np.int32(value - (np.int64(rest[place]) << gadget.dropped))
+        out[last + 1, place] = np.uint32(low + limit * np.int32(low < 0))
     for digit in range(last):
         for place in range(values.shape[0]):
             low = np.int32(((rest[place] + base // 2) & (base - 1)) - base // 2)
@@ -285,20 +260,19 @@ def collapse(
     gadget: Gadget,
     tables: TransformTables,
     wrap: np.uint64,
-    digits: UInt32[np.ndarray, "tiles steps digits places"],
+    digits: UInt32[np.ndarray, "steps digits+1 degree"],
     out: UInt32[np.ndarray, "degree"],
 ) -> None:
-    """The public part of packing (docs/theory/pir.md, Eq. 17): transforms of the digits of all steps, and the rest at the end.
+    """The public part of packing (docs/theory/pir.md, Eq. 17): transforms of the digits of all steps and of what is dropped
+    there, and the rest at the end.
 
     `values` is the two-dimensional transform, divided by the degree, and `keys` the public parts of the keys.
     """
     degree, modulus = values.shape[0], tables.modulus
-    half = degree // 2
+    half, last = degree // 2, digits.shape[1] - 1
     rest, others = np.empty((1, degree), dtype=np.uint32), np.empty(degree, dtype=np.uint32)
     polynomial = np.empty((1, degree), dtype=np.uint32)
-    plain = np.empty((digits.shape[2], degree), dtype=np.uint32)
-    transforms = np.empty_like(plain)
-    places = digits.shape[3]
+    plain = np.empty((last + 1, degree), dtype=np.uint32)
     sums = np.empty(degree, dtype=np.uint64)
     for step in range(degree - 1):
         if steps.which[step] == 0 and steps.turns[step] == half - 2:
@@ -307,13 +281,12 @@ def collapse(
             _term(values, steps.sides[step], half - 1, rest[0])
         untransform(rest, tables, polynomial)
         split(polynomial[0], gadget, modulus, plain)
-        transform(plain, tables, transforms)
+        transform(plain, tables, digits[step])
         sums[:] = 0
-        for tile in range(digits.shape[0]):
-            some = slice(tile * places, (tile + 1) * places)
-            digits[tile, step] = transforms[:, some]
-            key = keys[steps.which[step]]
-            add_turned(digits[tile, step], key, steps.sides[step], steps.turns[step], some.start, wrap, sums[some])
+        key = keys[steps.which[step]]
+        for first in (0, half):
+            some = slice(first, first + half)
+            add_turned(digits[step, :last, some], key, steps.sides[step], steps.turns[step], first, wrap, sums[some])
         if steps.which[step] == 0:
             _term(values, steps.sides[step], steps.turns[step], rest[0])
         else:
@@ -325,38 +298,18 @@ def collapse(
 
 
 @compiled
-def add_exact_products(
-    panel: UInt32[np.ndarray, "groups columns"],
-    halves: UInt32[np.ndarray, "queries 2 columns"],
-    out: UInt64[np.ndarray, "queries 4*groups"],
-) -> None:
-    """Add the products of a panel of words (see `veil.pir.kernels`) and vectors below 2^32, given as low and high 16 bits."""
-    for group in range(panel.shape[0]):
-        row = panel[group]
-        for query in range(out.shape[0]):
-            low, high = halves[query, 0], halves[query, 1]
-            for start in range(0, panel.shape[1], CHUNK):
-                some, lows, highs = row[start : start + CHUNK], low[start : start + CHUNK], high[start : start + CHUNK]
-                a0 = a1 = a2 = a3 = b0 = b1 = b2 = b3 = np.uint32(0)
-                for column in range(some.shape[0]):
-                    word0, lower, upper = some[column], lows[column], highs[column]
-                    word1, word2, word3 = np.uint32(word0 >> 8), np.uint32(word0 >> 16), np.uint32(word0 >> 24)
-                    a0, b0 = np.uint32(a0 + word0 * lower), np.uint32(b0 + word0 * upper)
-                    a1, b1 = np.uint32(a1 + word1 * lower), np.uint32(b1 + word1 * upper)
-                    a2, b2 = np.uint32(a2 + word2 * lower), np.uint32(b2 + word2 * upper)
-                    a3, b3 = np.uint32(a3 + word3 * lower), np.uint32(b3 + word3 * upper)
-                first = 4 * group
-                out[query, first] += np.uint64(np.uint32(a0 - (a1 << 8))) + (np.uint64(np.uint32(b0 - (b1 << 8))) << 16)
-                out[query, first + 1] += np.uint64(np.uint32(a1 - (a2 << 8))) + (np.uint64(np.uint32(b1 - (b2 << 8))) << 16)
-                out[query, first + 2] += np.uint64(np.uint32(a2 - (a3 << 8))) + (np.uint64(np.uint32(b2 - (b3 << 8))) << 16)
-                out[query, first + 3] += np.uint64(a3) + (np.uint64(b3) << 16)
+def spread(values: UInt32[np.ndarray, "steps degree"], steps: PackingSteps, out: UInt32[np.ndarray, "degree degree"]) -> None:
+    """Put transforms, which multiply turned transforms, where a matrix has them, with its columns' halves exchanged.
 
-
-@compiled
-def bytes_of_rows(words: UInt32[np.ndarray, "groups columns"], out: UInt32[np.ndarray, "4*groups columns"]) -> None:
-    """Put the bytes of each row of words (see `veil.pir.kernels`) into a row of `out`."""
-    for group in range(words.shape[0]):
-        for column in range(words.shape[1]):
-            word = words[group, column]
-            for row in range(4):
-                out[4 * group + row, column] = word >> np.uint32(8 * row) & np.uint32(255)
+    The product of the matrix and a transform is the sum over steps of the products of values and the turned transform.
+    """
+    half = out.shape[0] // 2
+    out[:] = 0
+    for step in range(values.shape[0]):
+        for part in range(2):
+            first = (1 - (part ^ steps.sides[step])) * half
+            for place in range(half):
+                source = place + steps.turns[step]
+                out[part * half + place, first + (source if source < half else source - half)] = values[
+                    step, part * half + place
+                ]

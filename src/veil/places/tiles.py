@@ -148,7 +148,7 @@ def _packing_costs(seconds: float) -> dict[str, float]:
     rows, seed = DEGREE, public_matrix.new_seed()
     few, many = (HintlessLayout(records=count, size=rows) for count in (1, PACKED_COLUMNS))
     sizes = [each.records * each.size for each in (few, many)]
-    matrices = [hintless.arranged(np.full((each.records, rows), 77, dtype=np.uint8), each) for each in (few, many)]
+    matrices = [hintless.arranged_rows(np.full((each.records, rows), 77, dtype=np.uint8), each) for each in (few, many)]
     collapse_s, whole_s = (
         _seconds(partial(hintless.prepared, matrix, each, seed), seconds / 2)
         for matrix, each in zip(matrices, (few, many), strict=True)

@@ -46,8 +46,8 @@ class ServeTiles(Record):
         metavar="N",
     )
     hintless: bool = option(
-        "offer fetching from one server without a hint, too. The server computes and keeps 84 MB for each 2,048 bytes of a "
-        "record, 1.3 GB at most, and the records once more",
+        "offer fetching from one server without a hint, too. The server computes and keeps 42 MB for each 2,048 bytes of a "
+        "record, 0.7 GB at most, and the records once more",
         default=False,
     )
     threads: int = option("threads that compute the hint and what is kept (default %(default)s)", default=1, parse=at_least(1))

@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from jaxtyping import UInt8, UInt32
+from jaxtyping import UInt8
 
 from veil.errors import FileFormatError, InputError, VeilError
 from veil.files.atomic import read_bytes, write_bytes
 from veil.pir import hintless
 from veil.pir.hintless_layout import HintlessLayout, hintless_layout
-from veil.pir.matrix import Matrix
+from veil.pir.matrix import ByteRows
 from veil.pir.packing import PreparedPacking, prepared_shapes
 from veil.pir.public_matrix import SEED_BYTES, new_seed
 
-FACTS, MATRIX, PREPARED = "hintless.json", "hintless_matrix.bin", "hintless_prepared.bin"
+FACTS, MATRIX, PREPARED = "hintless.json", "hintless_rows.bin", "hintless_packing.bin"
 FILES = (FACTS, MATRIX, PREPARED)
 
 
@@ -67,12 +68,13 @@ def write_hintless(folder: Path, records: UInt8[np.ndarray, "records size"], thr
     Raises RangeError where noise does not allow this number of records.
     """
     layout, seed = hintless_layout(*records.shape), new_seed()
-    matrix = hintless.arranged(records, layout)
-    matrix.words.astype("<u4", copy=False).tofile(folder / MATRIX)
+    matrix = hintless.arranged_rows(records, layout)
+    matrix.values.tofile(folder / MATRIX)
     made = hintless.prepared(matrix, layout, seed, threads)
     with (folder / PREPARED).open("wb") as file:
+        made.weights.astype("<i2", copy=False).tofile(file)
+        made.last.astype("<u4", copy=False).tofile(file)
         made.public.astype("<u4", copy=False).tofile(file)
-        made.digits.astype("<u4", copy=False).tofile(file)
     write_bytes(folder / FACTS, json.dumps(HintlessFacts(layout=layout, seed=seed).as_json(), indent=2).encode())
 
 
@@ -82,17 +84,21 @@ def read_hintless(folder: Path, *, records: int, size: int) -> HintlessFacts | N
     return hintless_facts(json.loads(read_bytes(path)), records=records, size=size) if path.is_file() else None
 
 
-def read_prepared(folder: Path, facts: HintlessFacts) -> tuple[Matrix, PreparedPacking]:
+def read_prepared(folder: Path, facts: HintlessFacts) -> tuple[ByteRows, PreparedPacking]:
     """The matrix and what was prepared, mapped into memory. Raises FileFormatError for another number of bytes."""
     try:
-        matrix = Matrix(layout=facts.layout, words=_mapped(folder / MATRIX))
-        public, digits = prepared_shapes(facts.layout)
-        words, count = _mapped(folder / PREPARED), int(np.prod(public))
-        made = PreparedPacking(seed=facts.seed, digits=words[count:].reshape(digits), public=words[:count].reshape(public))
+        matrix = ByteRows(layout=facts.layout, values=_mapped(folder / MATRIX))
+        parts, shapes = _mapped(folder / PREPARED), prepared_shapes(facts.layout)
+        ends = np.cumsum([2 * math.prod(shapes[0]), *(4 * math.prod(shape) for shape in shapes[1:])])
+        weights, last, public = (
+            part.view(kind).reshape(shape)
+            for part, kind, shape in zip(np.split(parts, ends[:-1]), ("<i2", "<u4", "<u4"), shapes, strict=True)
+        )
+        made = PreparedPacking(seed=facts.seed, weights=weights, last=last, public=public)
     except (OSError, ValueError, InputError) as error:
         raise FileFormatError(f"cannot use the hintless exit in {folder} ({error}); add the tiles again") from None
     return matrix, made
 
 
-def _mapped(path: Path) -> UInt32[np.ndarray, "words"]:
-    return np.memmap(path, dtype="<u4", mode="r")
+def _mapped(path: Path) -> UInt8[np.ndarray, "bytes"]:
+    return np.memmap(path, dtype=np.uint8, mode="r")

@@ -100,7 +100,7 @@ def add_served(
     - `name`: letters, digits, dots, hyphens and underscores.
     - `source`: a folder that `veil tiles cut` wrote.
     - `localizations`: number that one device can make by the exit of one server; None: it is not offered.
-    - `hintless`: whether the hintless exit is offered, too; it takes 84 MB for each 2,048 bytes of a record, at most 1.3 GB.
+    - `hintless`: whether the hintless exit is offered, too; it takes 42 MB for each 2,048 bytes of a record, at most 0.7 GB.
     - `threads`: that compute the hint.
 
     The version before stays for devices that still use it; older ones go. Raises InputError for another name or if nothing

@@ -272,7 +272,7 @@ def _one_server(matrix: one_server.Matrix, threads: int, queries: Sequence[bytes
 
 
 def _hintless(
-    matrix: hintless.Matrix, made: hintless.PreparedPacking, layout: HintlessLayout, threads: int, queries: Sequence[bytes]
+    matrix: hintless.ByteRows, made: hintless.PreparedPacking, layout: HintlessLayout, threads: int, queries: Sequence[bytes]
 ) -> list[bytes]:
     return hintless.answers(matrix, made, layout, queries, threads)
 
