@@ -62,9 +62,9 @@ class Served:
         self.bodies: list[bytes] = []
 
     @cached_property
-    def prepared(self) -> tuple[hintless.Matrix, hintless.PreparedPacking]:
+    def prepared(self) -> tuple[hintless.ByteRows, hintless.PreparedPacking]:
         """What the hintless exit needs."""
-        matrix = hintless.arranged(self.records, self.layout)
+        matrix = hintless.arranged_rows(self.records, self.layout)
         return matrix, hintless.prepared(matrix, self.layout, SEED)
 
     def get(self, path: str) -> bytes:
@@ -227,7 +227,7 @@ def test_without_a_hint_the_stranger_agrees_beyond_a_block_of_columns(monkeypatc
     """Oracle: random records in 2,100 columns. Broken twins: the secret of another query, a forgotten noise, another key."""
     rows = np.random.default_rng(7).integers(0, 256, (700, 31), dtype=np.uint8)
     layout = HintlessLayout(records=700, size=31, parts=3)
-    matrix = hintless.arranged(rows, layout)
+    matrix = hintless.arranged_rows(rows, layout)
     made = hintless.prepared(matrix, layout, SEED)
     exit = theirs.Exit(tiles=700, record_bytes=31, parts=3, seed=SEED)
     assert packed.lengths(exit) == (layout.query_bytes, layout.answer_bytes)

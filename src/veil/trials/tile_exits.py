@@ -200,7 +200,7 @@ def exit_study(
 def served_exits(made: CutMap, *, localizations: int = LOCALIZATIONS) -> Iterator[ServedExit]:
     """All exits for a map's tiles; those by one server are left out where their noise does not allow this number of tiles.
 
-    Each is made when it is its turn: the server of the hintless exit holds up to 1.3 GB.
+    Each is made when it is its turn: the server of the hintless exit holds up to 0.7 GB.
     """
     records = made.records
     count, size = records.shape
@@ -231,7 +231,7 @@ def _one_server(records: UInt8[np.ndarray, "records size"], layout: Layout) -> S
 
 def _hintless(records: UInt8[np.ndarray, "records size"], layout: HintlessLayout) -> ServedExit:
     start = time.perf_counter()
-    matrix, seed = hintless.arranged(records, layout), public_matrix.new_seed()
+    matrix, seed = hintless.arranged_rows(records, layout), public_matrix.new_seed()
     made = hintless.prepared(matrix, layout, seed)
     prepare_s = time.perf_counter() - start
     server = MemoryServer(answer=lambda messages: hintless.answers(matrix, made, layout, messages))
