@@ -19,7 +19,7 @@ import { weakestRival } from "../dist/poses/judge.js";
 import { MatchedPoints } from "../dist/poses/matches.js";
 import { compressed, publish } from "../dist/tiles/coding.js";
 import { localizeInTiles, wantedTiles } from "../dist/tiles/localize.js";
-import { decodeManifest } from "../dist/tiles/manifest.js";
+import { decodeManifest } from "../dist/tiles/tile_manifest.js";
 import { matched } from "../dist/tiles/matching.js";
 import { decodeTile } from "../dist/tiles/tile_format.js";
 import { united } from "../dist/tiles/union.js";

@@ -11,7 +11,7 @@ import { MatchedPoints } from "../poses/matches.js";
 import { isDoubtful, mirroredKeypoints, unlessMirrored } from "../poses/mirror.js";
 import { type LocalizeOptions, limitsOf } from "../poses/options.js";
 import { SIFT_MIRRORED, compressed, publish, requireSameSpace } from "./coding.js";
-import type { Manifest } from "./manifest.js";
+import type { Manifest } from "./tile_manifest.js";
 import { matched } from "./matching.js";
 import { ranked } from "./sketches.js";
 import type { Tile } from "./tile_format.js";

@@ -1,7 +1,7 @@
 /** Which tiles a photograph looks like, by words that occur in them, without asking anyone (veil.tiles.sketches; tiles.md, Eq. 1). */
 
 import { dotProducts } from "../dot_products.js";
-import type { Sketches } from "./manifest.js";
+import type { Sketches } from "./tile_manifest.js";
 
 /** Share of a query's features that a tile must explain by its own words. */
 const OWN = 0.4;
