@@ -5,7 +5,7 @@ import type { Features } from "../features.js";
 import type { LocalizeOptions } from "../poses/options.js";
 import { type GrayImage, type SiftOptions, extractSift } from "../sift.js";
 import { type TilePose, poseOf } from "./answer.js";
-import { type Near, localizeInTiles, wantedTiles } from "./localize.js";
+import { type Near, localizeInTiles, queryOf, wantedTiles } from "./localize.js";
 import { decodeTile } from "./tile_format.js";
 import { type Manifest, decodeManifest } from "./tile_manifest.js";
 
@@ -35,6 +35,7 @@ export class Jobs {
   #manifest: Manifest | null = null;
   #features: Features | null = null;
   #camera: Camera | null = null;
+  #query: Float32Array = new Float32Array();
 
   /** Do a job. Raises InputError and WireError as its steps do. */
   done(job: Job): Result {
@@ -47,7 +48,8 @@ export class Jobs {
       const { photograph, near } = job, { normalization } = manifest.coding;
       this.#features = photograph.features ?? extractSift(photograph.image!, { ...photograph.sift, normalization });
       this.#camera = photograph.camera;
-      return { kind: "looked", wanted: wantedTiles(manifest, this.#features, near), features: this.#features.count };
+      this.#query = queryOf(manifest, this.#features);
+      return { kind: "looked", wanted: wantedTiles(manifest, this.#features, near, this.#query), features: this.#features.count };
     }
     const { axes, bits } = manifest.coding, unread: [number, string][] = [];
     const tiles = job.tiles.flatMap(([index, bytes]) => {
@@ -58,7 +60,7 @@ export class Jobs {
         return [];
       }
     });
-    const answer = localizeInTiles(this.#features!, this.#camera!, manifest, tiles, job.options);
+    const answer = localizeInTiles(this.#features!, this.#camera!, manifest, tiles, job.options, this.#query);
     return { kind: "localized", pose: poseOf(answer, manifest.place), unread };
   }
 }

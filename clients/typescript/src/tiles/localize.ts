@@ -10,7 +10,7 @@ import { claimOf, judgePairs, type Posed, type Refused, refusal } from "../poses
 import { MatchedPoints } from "../poses/matches.js";
 import { isDoubtful, mirroredKeypoints, unlessMirrored } from "../poses/mirror.js";
 import { type LocalizeOptions, limitsOf } from "../poses/options.js";
-import { SIFT_MIRRORED, compressed, publish, requireSameSpace } from "./coding.js";
+import { SIFT_MIRRORED, compressedFeatures, requireSameSpace } from "./coding.js";
 import type { Manifest } from "./tile_manifest.js";
 import { matched } from "./matching.js";
 import { ranked } from "./sketches.js";
@@ -27,12 +27,11 @@ export interface Near {
  * The tiles to localize in, the most promising first, as many as are asked for: most like the features, or nearest to a place.
  *
  * With `near`, tiles whose cameras may be so near come first, those most like the features among them; then the nearest of the
- * others. Raises InputError for a place that is none and for features of another kind than the map's.
+ * others. `query` are the features as `queryOf` gives them. Raises InputError for a place that is none and for features of another
+ * kind than the map's.
  */
-export function wantedTiles(manifest: Manifest, features: Features, near?: Near): number[] {
-  const { coding, boxes, tiles, asked } = manifest;
-  requireSameSpace(features, coding);
-  const order = ranked(manifest.sketches, compressed(publish(features.descriptors, coding.dim), coding), coding.axes);
+export function wantedTiles(manifest: Manifest, features: Features, near?: Near, query = queryOf(manifest, features)): number[] {
+  const { coding, boxes, tiles, asked } = manifest, order = ranked(manifest.sketches, query, coding.axes);
   if (near === undefined) return order.slice(0, asked);
   const { place, within = 0 } = near;
   if (!(within >= 0)) throw new InputError(`within must not be negative, got ${within}`);
@@ -51,6 +50,12 @@ export function wantedTiles(manifest: Manifest, features: Features, near?: Near)
   return order.sort((a, b) => away[a]! - away[b]! || rank[a]! - rank[b]!).slice(0, asked);
 }
 
+/** Features as tiles are compared with. Raises InputError for features of another kind than the map's. */
+export function queryOf({ coding }: Manifest, features: Features): Float32Array {
+  requireSameSpace(features, coding);
+  return compressedFeatures(features, coding);
+}
+
 /** Thrown where the time budget is over. */
 class OutOfTime extends Error {}
 
@@ -58,7 +63,8 @@ class OutOfTime extends Error {}
  * The pose of a photograph in the points of fetched tiles, or why there is none.
  *
  * The pose is estimated, weighed against chance and refused as on a public map. `pointRows` of the answer are rows of `united`
- * of the same tiles. Raises InputError for features of another kind than the map's.
+ * of the same tiles, and `query` are the features as `queryOf` gives them. Raises InputError for features of another kind than the
+ * map's.
  */
 export function localizeInTiles(
   features: Features,
@@ -66,25 +72,25 @@ export function localizeInTiles(
   manifest: Manifest,
   tiles: readonly Tile[],
   options: LocalizeOptions = {},
+  query = queryOf(manifest, features),
 ): Posed | Refused {
   const limits = limitsOf(options), { coding } = manifest, deadline = performance.now() + 1000 * limits.maxSeconds;
-  requireSameSpace(features, coding);
   if (tiles.length === 0) return refusal("no tile could be used; see why, and fetch again", 0);
   const points = united(tiles, coding), check = (): void => {
     if (performance.now() > deadline) throw new OutOfTime();
   };
-  const pairsOf = (keypoints: Float32Array, order?: Uint8Array): MatchedPoints => {
-    const query = compressed(publish(features.descriptors, coding.dim, order), coding);
-    const { keypointRows, pointRows } = matched(query, points, coding, limits.maxRatio);
+  const pairsOf = (keypoints: Float32Array, vectors: Float32Array): MatchedPoints => {
+    const { keypointRows, pointRows } = matched(vectors, points, coding, limits.maxRatio);
     const { maxErrorPx, seed } = limits;
     check();
     return new MatchedPoints({ camera, keypoints, keypointRows, pointRows, points: points.points, maxErrorPx, seed, check });
   };
   try {
-    const answer = judgePairs(pairsOf(features.keypoints), points.views, limits);
+    const answer = judgePairs(pairsOf(features.keypoints, query), points.views, limits);
     if (!isDoubtful(answer)) return answer;
     return unlessMirrored(answer, () => {
-      const claim = claimOf(pairsOf(mirroredKeypoints(camera, features.keypoints), SIFT_MIRRORED), points.views, limits);
+      const turned = compressedFeatures(features, coding, SIFT_MIRRORED);
+      const claim = claimOf(pairsOf(mirroredKeypoints(camera, features.keypoints), turned), points.views, limits);
       return "status" in claim ? claim.log10Nfa : claim.evidence.log10Nfa;
     });
   } catch (error) {

@@ -30,24 +30,37 @@ export function publish(descriptors, dim, order) {
     }
     return out;
 }
+/** Rows that are projected at a time, so that each axis is read once for all of them. */
+const ROWS = 4;
 /** Descriptors of unit length along the principal axes, as tiles are compared with (rows of `axes` numbers). */
 export function compressed(unit, coding) {
-    const { dim, axes, mean, principal } = coding;
-    const count = unit.length / dim, out = new Float32Array(count * axes), centered = new Float64Array(dim);
-    const rows = Float64Array.from(principal);
-    for (let row = 0; row < count; row++) {
-        for (let i = 0; i < dim; i++)
-            centered[i] = unit[row * dim + i] - mean[i];
-        for (let axis = 0, at = 0; axis < axes; axis++) {
-            let even = 0, odd = 0;
-            for (let i = 0; i < dim; i += 2, at += 2) {
-                even += centered[i] * rows[at];
-                odd += centered[i + 1] * rows[at + 1];
+    const { dim, axes, mean } = coding, count = unit.length / dim, out = new Float32Array(count * axes);
+    const centered = new Float64Array(ROWS * dim), principal = Float64Array.from(coding.principal);
+    for (let first = 0; first < count; first += ROWS) {
+        const rows = Math.min(ROWS, count - first);
+        for (let row = 0; row < rows; row++) {
+            for (let i = 0; i < dim; i++)
+                centered[row * dim + i] = unit[(first + row) * dim + i] - mean[i];
+        }
+        for (let axis = 0; axis < axes; axis++) {
+            let sum0 = 0, sum1 = 0, sum2 = 0, sum3 = 0;
+            for (let i = 0, at = axis * dim; i < dim; i++, at++) {
+                const weight = principal[at];
+                sum0 += weight * centered[i];
+                sum1 += weight * centered[dim + i];
+                sum2 += weight * centered[2 * dim + i];
+                sum3 += weight * centered[3 * dim + i];
             }
-            out[row * axes + axis] = even + odd;
+            const sums = [sum0, sum1, sum2, sum3];
+            for (let row = 0; row < rows; row++)
+                out[(first + row) * axes + axis] = sums[row];
         }
     }
     return out;
+}
+/** Raw features along the principal axes. */
+export function compressedFeatures({ descriptors }, coding, order) {
+    return compressed(publish(descriptors, coding.dim, order), coding);
 }
 /** Sizes in pixels and in diagonals of the picture, which `sizes` (two bytes each) keeps. */
 export function pixelsAndFrames(sizes, coding) {

@@ -1,7 +1,7 @@
 /** What a worker does for one map: it reads the manifest, looks which tiles a photograph is of, and localizes it in them. */
 import { extractSift } from "../sift.js";
 import { poseOf } from "./answer.js";
-import { localizeInTiles, wantedTiles } from "./localize.js";
+import { localizeInTiles, queryOf, wantedTiles } from "./localize.js";
 import { decodeTile } from "./tile_format.js";
 import { decodeManifest } from "./tile_manifest.js";
 /** The jobs of one map; the features of a photograph stay here between "look" and "localize". */
@@ -9,6 +9,7 @@ export class Jobs {
     #manifest = null;
     #features = null;
     #camera = null;
+    #query = new Float32Array();
     /** Do a job. Raises InputError and WireError as its steps do. */
     done(job) {
         if (job.kind === "open") {
@@ -20,7 +21,8 @@ export class Jobs {
             const { photograph, near } = job, { normalization } = manifest.coding;
             this.#features = photograph.features ?? extractSift(photograph.image, { ...photograph.sift, normalization });
             this.#camera = photograph.camera;
-            return { kind: "looked", wanted: wantedTiles(manifest, this.#features, near), features: this.#features.count };
+            this.#query = queryOf(manifest, this.#features);
+            return { kind: "looked", wanted: wantedTiles(manifest, this.#features, near, this.#query), features: this.#features.count };
         }
         const { axes, bits } = manifest.coding, unread = [];
         const tiles = job.tiles.flatMap(([index, bytes]) => {
@@ -32,7 +34,7 @@ export class Jobs {
                 return [];
             }
         });
-        const answer = localizeInTiles(this.#features, this.#camera, manifest, tiles, job.options);
+        const answer = localizeInTiles(this.#features, this.#camera, manifest, tiles, job.options, this.#query);
         return { kind: "localized", pose: poseOf(answer, manifest.place), unread };
     }
 }
