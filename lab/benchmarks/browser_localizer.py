@@ -1,18 +1,19 @@
-"""Does the localizer in TypeScript find the poses that Python finds in the same tiles, refuse what Python refuses, and how fast?
+"""Does the localizer in TypeScript find the poses that Python finds in the same tiles, refuse what it refuses, and how fast?
 
     VEIL_DATA=... python lab/benchmarks/browser_localizer.py lund_door strecha/castle-P19 fox untuned/kermit
 
 Scenes are folders with photographs below VEIL_DATA. Three maps are made of each, each without every third photograph, and cut
 into tiles. The photographs that are left out are localized in tiles that sketches choose. Python takes SIFT of COLMAP and
-`localize_in_tiles`, TypeScript its own SIFT and localizer, each from the same gray pixels, in turn on one processor. Cameras are
-those of the scene, or guessed where it has none. The same photographs after their pixels were mirrored, and photographs of the
-other scenes, are asked as well. A row gives for each scene
+`localize_in_tiles`, TypeScript its own SIFT and localizer, each from the same gray pixels, in turn on one processor. Cameras
+are those of the scene, or guessed where it has none. The same photographs after their pixels were mirrored, and photographs of
+the other scenes, are asked as well. A row gives for each scene
 
-- photographs, poses that Python finds, and poses of TypeScript among them;
-- the median and the largest distance of both positions, in percent of the extent, which is the largest distance between two
-  cameras of the map, and the median and the largest angle between both rotations, in degrees;
-- photographs whose two poses are within 0.1 percent and 0.1 degrees, and poses of TypeScript where Python finds none;
-- false photographs (mirrored, then foreign), poses that Python gives them, and poses of TypeScript where Python gives none;
+- photographs, poses that Python finds, and poses of TypeScript among them (found);
+- the median and the largest distance between both positions, in percent of the extent, which is the largest distance between
+  two cameras of the map, and the median and the largest angle between both rotations, in degrees;
+- the share of Python's poses that TypeScript has within 0.1 percent and 0.1 degrees (near), and poses of TypeScript where
+  Python finds none (more);
+- mirrored and foreign photographs, poses that Python gives them, and poses of TypeScript where Python gives none (more false);
 - processor seconds of a photograph by Python and by TypeScript (medians), and the median of their ratio.
 """
 
@@ -80,17 +81,20 @@ class Row:
         percent, degrees = self.percent or [np.nan], self.degrees or [np.nan]
         python, node = np.median(self.seconds, axis=0)
         ratio = np.median([own / its for its, own in self.seconds])
-        false = " + ".join(str(self.false.get(kind, 0)) for kind in ("mirrored", "foreign"))
         cells = [
             name,
             self.asked,
             self.poses,
-            f"{self.both} ({self.both / max(self.poses, 1):.1%})",
-            f"{np.median(percent):.4f} / {np.max(percent):.3f}",
-            f"{np.median(degrees):.4f} / {np.max(degrees):.3f}",
-            f"{self.near} ({self.near / max(self.poses, 1):.1%})",
+            self.both,
+            f"{100 * self.both / max(self.poses, 1):.1f}",
+            f"{np.median(percent):.4f}",
+            f"{np.max(percent):.4f}",
+            f"{np.median(degrees):.4f}",
+            f"{np.max(degrees):.4f}",
+            f"{100 * self.near / max(self.poses, 1):.1f}",
             self.more,
-            false,
+            self.false.get("mirrored", 0),
+            self.false.get("foreign", 0),
             self.false_poses,
             self.false_more,
             f"{python:.2f}",
@@ -101,9 +105,8 @@ class Row:
 
 
 HEADS = (
-    "scene | photographs | Python's poses | TypeScript's of them | apart, % of extent (median / most) | apart, degrees | "
-    "within 0.1 % and 0.1 degrees | more poses | false (mirrored + foreign) | Python's false | TypeScript's more | Python, s | "
-    "TypeScript, s | ratio"
+    "scene | photographs | Python's poses | found | found, % | apart, % | most, % | apart, degrees | most, degrees | near, % | "
+    "more | mirrored | foreign | Python's false | more false | Python, s | TypeScript, s | ratio"
 )
 
 
@@ -199,10 +202,9 @@ def compare(
 def by_python(made: CutMap, picture: Picture, options: SiftOptions) -> Rigid | None:
     """The pose that Python finds, or None."""
     features, manifest = extract_sift(picture, options), made.manifest
+    size, axes, bits = manifest.tile_bytes, manifest.coding.axes, manifest.coding.bits
     tiles = [
-        decode_tile(
-            made.records[index, : manifest.tile_bytes].tobytes(), index=index, axes=manifest.coding.axes, bits=manifest.coding.bits
-        )
+        decode_tile(made.records[index, :size].tobytes(), index=index, axes=axes, bits=bits)
         for index in wanted_tiles(manifest, features)
     ]
     answer = localize_in_tiles(features, manifest, tiles)

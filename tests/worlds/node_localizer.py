@@ -21,7 +21,9 @@ import { readFileSync } from "node:fs";
 import { createInterface } from "node:readline";
 const client = process.argv[1];
 const [{ extractSift }, { decodeManifest }, { decodeTile }, localizing, { poseOf }] = await Promise.all(
-  ["sift", "tiles/tile_manifest", "tiles/tile_format", "tiles/localize", "tiles/answer"].map((name) => import(`${client}/${name}.js`)),
+  ["sift", "tiles/tile_manifest", "tiles/tile_format", "tiles/localize", "tiles/answer"].map(
+    (name) => import(`${client}/${name}.js`),
+  ),
 );
 let manifest, facts, records;
 const seconds = () => { const { user, system } = process.cpuUsage(); return (user + system) / 1e6; };
@@ -40,7 +42,8 @@ for await (const line of createInterface({ input: process.stdin })) {
   try {
     const features = extractSift({ width, height, pixels }, sift), query = localizing.queryOf(manifest, features);
     extracted = seconds();
-    const { axes, bits } = manifest.coding, tiles = localizing.wantedTiles(manifest, features, undefined, query).map((index) => {
+    const { axes, bits } = manifest.coding, wanted = localizing.wantedTiles(manifest, features, undefined, query);
+    const tiles = wanted.map((index) => {
       const start = index * facts.record_bytes;
       return decodeTile(records.subarray(start, start + facts.tile_bytes), { index, axes, bits });
     });
@@ -75,9 +78,7 @@ class NodeLocalizer:
     def __enter__(self) -> NodeLocalizer:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
         assert self._process.stdin is not None
         self._process.stdin.close()
         self._process.wait(timeout=60)
