@@ -1,4 +1,7 @@
-/** How long a release of 2,000 features takes, with the bundled dictionary and beside 50,000 features that left before: `npm run build`, then `npm run benchmark`. */
+/**
+ * How long a release of 2,000 features takes, with the bundled dictionary and beside 50,000 features that left before, and queries
+ * for tiles: `npm run build`, then `npm run benchmark`.
+ */
 
 import { readFileSync } from "node:fs";
 import { SKETCH_BYTES, compiledBits, plainBits } from "./dist/differing_bits.js";
@@ -7,6 +10,9 @@ import { Device, MemoryStore, readDictionary } from "./dist/index.js";
 import { utf8 } from "./dist/bytes.js";
 import { shake256 } from "./dist/digests.js";
 import { MOST_REMEMBERED } from "./dist/drawn.js";
+import { Hintless, hintlessLayout } from "./dist/tiles/hintless.js";
+import { OneServer, hintBytes, oneServerLayout } from "./dist/tiles/one_server.js";
+import { Queries } from "./dist/tiles/queries.js";
 
 const FEATURES = 2000, BLOCK = 256, REPEATS = 5;
 const dictionary = await readDictionary(readFileSync(new URL("../../src/veil/data/codebook-sift-l2.npz", import.meta.url)));
@@ -49,4 +55,18 @@ console.log(`  whole release            ${await least((turn) => device.release(i
 const earlier = shake256(utf8("earlier"), SKETCH_BYTES * MOST_REMEMBERED), sketches = earlier.slice(0, SKETCH_BYTES * FEATURES);
 for (const [name, differing] of [["plain loops  ", plainBits], ["WebAssembly  ", compiledBits]]) {
   console.log(`  near repeats by ${name}  ${await least(() => compared(differing(sketches, earlier, BLOCK)))} ms`);
+}
+
+const TILES = 1024, TILE = 32 << 10, SEED = new Uint8Array(32).fill(7);
+const hinted = oneServerLayout(TILES, TILE, 16), layout = hintlessLayout(TILES, TILE, 1);
+const schemes = {
+  "without a hint": [layout, () => new Hintless(layout, SEED)],
+  "with a hint": [hinted, () => new OneServer(hinted, SEED, new Uint8Array(hintBytes(hinted)))],
+};
+console.log(`A tile of ${TILE} bytes out of ${TILES}:`);
+for (const [name, [{ parts, answerBytes }, made]] of Object.entries(schemes)) {
+  const scheme = made(), answers = shake256(utf8("answers"), parts * answerBytes), queries = [];
+  console.log(`  first query ${name}  ${await least(() => new Queries([5], made()))} ms`);
+  console.log(`  another query ${name}  ${await least(() => queries.push(new Queries([5], scheme)))} ms`);
+  console.log(`  answer ${name}  ${await least((turn) => queries[turn].decode(answers))} ms`);
 }

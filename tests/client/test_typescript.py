@@ -113,7 +113,7 @@ def test_the_examples_of_its_readme_compile(tmp_path: Path) -> None:
     if NODE is None or not COMPILER.is_file():
         pytest.skip("TypeScript's compiler is not installed: `npm ci` in clients/typescript")
     examples = re.findall(r"```ts\n(.*?)```", (CLIENT / "README.md").read_text(), flags=re.DOTALL)
-    assert len(examples) == 3
+    assert len(examples) == 4
     paths = {"veil-client": [str(CLIENT / "src" / "index.ts")]}
     options = {"noEmit": True, "paths": paths, "rootDir": "/", "typeRoots": []}
     for folder, given in (("whole", examples), ("broken", [example.replace("await", "awaits", 1) for example in examples])):

@@ -1,4 +1,4 @@
-"""The exit by two servers in TypeScript, in Node.js and in a page in Chromium, from two real servers of other origins."""
+"""The exits of tiles in TypeScript, in Node.js and in a page in Chromium, from two real servers of other origins."""
 
 from __future__ import annotations
 
@@ -9,13 +9,15 @@ from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import pytest
 
+from veil.client.tile_access import TileExit, open_tiles
 from veil.files.service.served_tiles import add_served
 from veil.files.tiles import write_tiles
+from veil.ldp.guarantee import NoProof
 from veil.server.service import Service
 from veil.server.settings import ServerSettings
 from veil.server.store.identity import TILES
@@ -32,12 +34,12 @@ PLACE = [12.0, 0.0, 0.0]
 
 @pytest.fixture(scope="module")
 def tiles(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[CutMap, list[str]]]:
-    """Tiles, and the addresses of two servers that have them."""
+    """Tiles, and the addresses of two servers that have them. The first one offers all exits."""
     folder = tmp_path_factory.mktemp("tiles")
-    made = cut(street("typescript", cameras=40).scene, CutOptions(tile_bytes=4000, words=8, asked=3))
+    made = cut(street("typescript", cameras=24).scene, CutOptions(tile_bytes=1800, words=8, asked=3))
     write_tiles(folder / "tiles", made)
-    for name in ("first", "second"):
-        add_served(folder / name / TILES, "street", folder / "tiles", localizations=None)
+    add_served(folder / "first" / TILES, "street", folder / "tiles", localizations=2, hintless=True)
+    add_served(folder / "second" / TILES, "street", folder / "tiles", localizations=None)
     settings = ServerSettings(workers=1)
     with (
         running(Service(folder / "first", settings), jobs=False) as first,
@@ -53,13 +55,17 @@ def digests(made: CutMap) -> dict[str, str]:
 
 @pytest.mark.slow
 def test_every_tile_arrives_in_node(package: Path, tiles: tuple[CutMap, list[str]], tmp_path: Path) -> None:
-    """Oracles: the records as they were cut, and the tiles that Python finds nearest to a place."""
+    """Oracles: the records as they were cut, and Python's promise of each exit and its tiles nearest to a place."""
     made, urls = tiles
     described = {"urls": urls, "version": made.manifest.version, "place": PLACE}
     (tmp_path / "tiles.json").write_text(json.dumps(described))
     ran(package, "tile_servers.test.js", VEIL_TILES=tmp_path / "tiles.json", VEIL_FOUND=tmp_path / "found.json")
     fetched = json.loads((tmp_path / "found.json").read_text())
-    assert fetched["tiles"] == digests(made)
+    assert list(fetched["exits"]) == list(get_args(TileExit))
+    for exit, got in fetched["exits"].items():
+        assert got["tiles"] == digests(made), exit
+        promise = open_tiles(urls if exit == "two-servers" else urls[:1], exit=exit).guarantee
+        assert not isinstance(promise, NoProof) and got["guarantee"] == promise.sentence
     assert fetched["near"] == wanted_tiles(made.manifest, near=np.array(PLACE))
 
 
@@ -69,21 +75,23 @@ class _Quiet(SimpleHTTPRequestHandler):
 
 
 @pytest.mark.slow
-def test_a_page_fetches_from_two_other_origins(tiles: tuple[CutMap, list[str]], tmp_path: Path) -> None:
+@pytest.mark.parametrize("exit", ["two-servers", "hintless"])
+def test_a_page_fetches_from_other_origins(tiles: tuple[CutMap, list[str]], exit: str, tmp_path: Path) -> None:
     """Oracles: the records, and the browser's own log: the same requests and headers for all tiles."""
     if (missing := chromium()) is not None:
         pytest.skip(missing)
     made, urls = tiles
+    asked = urls if exit == "two-servers" else urls[:1]
     (tmp_path / "page.html").write_text("<!doctype html><title>tiles</title>")
     (tmp_path / "client").symlink_to(COPY)
     pages = ThreadingHTTPServer(("127.0.0.1", 0), partial(_Quiet, directory=str(tmp_path)))
     Thread(target=pages.serve_forever, daemon=True).start()
     script = """
         window.fetched = null;
-        const [urls, wanted] = arguments;
+        const [urls, exit, wanted] = arguments;
         import("/client/tiles.js").then(async ({ TileServers }) => {
           const { hex } = await import("/client/bytes.js"), { sha256 } = await import("/client/digests.js");
-          const { tiles, refused } = await (await TileServers.open(urls)).fetch(wanted);
+          const { tiles, refused } = await (await TileServers.open(urls, { exit })).fetch(wanted);
           window.fetched = [[...tiles].map(([index, bytes]) => [index, hex(sha256(bytes))]), refused.size];
         }).catch((error) => { window.fetched = String(error); });
     """
@@ -93,7 +101,7 @@ def test_a_page_fetches_from_two_other_origins(tiles: tuple[CutMap, list[str]], 
             browser.open(f"http://127.0.0.1:{pages.server_address[1]}/page.html")
             for wanted in ([0], [7, 4, 2]):
                 browser.log()
-                browser.run(script, urls, wanted)
+                browser.run(script, asked, exit, wanted)
                 fetched = browser.wait("return window.fetched")
                 assert fetched == [
                     [[index, digests(made)[str(index)]] for index in sorted(wanted, key=lambda i: order(fetched, i))],
@@ -103,7 +111,7 @@ def test_a_page_fetches_from_two_other_origins(tiles: tuple[CutMap, list[str]], 
     finally:
         pages.shutdown()
         pages.server_close()
-    assert views[0] == views[1] and len(views[0]) == 2
+    assert views[0] == views[1] and len(views[0]) == len(asked)
 
 
 def order(fetched: Any, index: int) -> int:

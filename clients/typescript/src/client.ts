@@ -224,7 +224,7 @@ export class VeilClient {
 
   async #fromTiles({ tiles, also = [], photograph, near, within, fix, most, options, ...access }: TileQuery): Promise<TileAnswer> {
     const urls = [`${this.#connection.url}/v1/tiles/${encodeURIComponent(tiles)}`, ...also];
-    const key = JSON.stringify([urls, access.version, access.offline, (access as { exit?: string }).exit]);
+    const key = JSON.stringify([urls, access.version, access.offline, access.exit]);
     let opened = this.#tiles.get(key);
     if (opened === undefined) {
       opened = MapTiles.open(urls, access);

@@ -25,7 +25,7 @@ export type { Purpose } from "./repeats.js";
 export { type Receipt, type ReceiptLink, receiptOf, requireInChain } from "./receipts.js";
 export { type GrayImage, type SiftFeatures, type SiftOptions, extractSift } from "./sift.js";
 export { type Change, type Entry, type Held, MemoryStore, type SealedDraws, type Sending, type Store } from "./store.js";
-export { type FetchedTiles, type TileFacts, type TileOptions, TileServers } from "./tiles.js";
+export { type FetchedTiles, type TileExit, type TileFacts, type TileOptions, TileServers } from "./tiles.js";
 export { MapTiles, type MapTilesOptions, type TileUse } from "./tiles/access.js";
 export type { Evidence, TileAnswer, TilePose } from "./tiles/answer.js";
 export { BrowserTileCache, MemoryTileCache, type TileCache } from "./tiles/cache.js";

@@ -5,7 +5,9 @@ import { readFileSync } from "node:fs";
 import { test } from "node:test";
 import { fromHex, hex } from "../dist/bytes.js";
 import { sha256 } from "../dist/digests.js";
-import { TileServers, provesRoot, queriesFor } from "../dist/tiles.js";
+import { TileServers } from "../dist/tiles.js";
+import { provesRoot } from "../dist/tiles/manifest.js";
+import { queriesFor } from "../dist/tiles/two_servers.js";
 
 const bits = (bytes, count) => Array.from({ length: count }, (_, i) => (bytes[i >> 3] >> (i & 7)) & 1);
 const joined = (...parts) => Uint8Array.from(parts.flatMap((part) => [...part]));
@@ -76,7 +78,10 @@ test("a proof stands for its tile at its place", () => {
 test("addresses that would tell are refused before anything is sent", async () => {
   const fetch = () => assert.fail("something was sent");
   const safe = "https://a.example.org/v1/tiles/x";
-  for (const urls of [[], [safe], [safe, safe], [safe, "http://b.example.org/x"], [safe, "ftp://b"], [safe, "b"]]) {
+  for (const urls of [[], [safe, safe], ["http://b.example.org/x"], [safe, "ftp://b"], [safe, "b"]]) {
     await assert.rejects(TileServers.open(urls, { fetch }), { name: "InputError" });
   }
+  await assert.rejects(TileServers.open([safe], { fetch, exit: "two-servers" }), { message: /two servers or more, .*give them all/ });
+  const exits = /region, two-servers, one-server, hintless, got two servers/;
+  await assert.rejects(TileServers.open([safe], { fetch, exit: "two servers" }), { message: exits });
 });

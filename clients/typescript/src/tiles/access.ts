@@ -46,7 +46,7 @@ export class MapTiles {
     readonly manifest: Manifest,
     private readonly servers: TileServers | null,
     private readonly cache: TileCache,
-    parts: Parts,
+    parts: TileServers["parts"],
   ) {
     this.#worker = new LocalizerWorker({ kind: "open", ...parts });
   }
@@ -59,9 +59,7 @@ export class MapTiles {
   static async open(urls: readonly string[], options: MapTilesOptions = {}): Promise<MapTiles> {
     const { cache = new MemoryTileCache(), offline = false, ...access } = options;
     if (offline) return MapTiles.#kept(urls, cache, options.version);
-    const passed = new ManifestParts(options.fetch ?? ((...given) => globalThis.fetch(...given)));
-    const servers = await TileServers.open(urls, { ...access, fetch: passed.fetch });
-    const { version } = servers.facts, parts = passed.parts(version);
+    const servers = await TileServers.open(urls, access), { parts, facts: { version } } = servers;
     const made = new MapTiles(version, decodeManifest(parts.text, parts.binary), servers, cache, parts);
     await cache.put(`${version}/manifest.json`, utf8(parts.text));
     await cache.put(`${version}/manifest.bin`, parts.binary);
@@ -159,31 +157,4 @@ function requirePhotograph({ camera, features, image }: Photograph): void {
     );
   }
   if (features !== undefined) requireInside(camera, features.keypoints);
-}
-
-/** The two parts of a manifest. */
-interface Parts {
-  text: string;
-  binary: Uint8Array;
-}
-
-/** A way to send requests that keeps the manifest's parts as they come, so that they are downloaded once. */
-class ManifestParts {
-  readonly #held = new Map<string, Uint8Array>();
-
-  constructor(readonly send: typeof fetch) {}
-
-  readonly fetch: typeof fetch = async (target, init) => {
-    const response = await this.send(target, init), name = String(target).split("/").slice(-2).join("/");
-    if (!response.ok || !/^[0-9a-f]{64}\/manifest\.(json|bin)$/.test(name)) return response;
-    const bytes = new Uint8Array(await response.arrayBuffer());
-    this.#held.set(name, bytes);
-    return new Response(bytes.slice(), { status: response.status, headers: response.headers });
-  };
-
-  /** The parts of a version, whose digests `TileServers.open` has verified. */
-  parts(version: string): Parts {
-    const [text, binary] = ["json", "bin"].map((end) => this.#held.get(`${version}/manifest.${end}`)) as [Uint8Array, Uint8Array];
-    return { text: new TextDecoder().decode(text), binary };
-  }
 }

@@ -35,9 +35,7 @@ export class MapTiles {
         const { cache = new MemoryTileCache(), offline = false, ...access } = options;
         if (offline)
             return MapTiles.#kept(urls, cache, options.version);
-        const passed = new ManifestParts(options.fetch ?? ((...given) => globalThis.fetch(...given)));
-        const servers = await TileServers.open(urls, { ...access, fetch: passed.fetch });
-        const { version } = servers.facts, parts = passed.parts(version);
+        const servers = await TileServers.open(urls, access), { parts, facts: { version } } = servers;
         const made = new MapTiles(version, decodeManifest(parts.text, parts.binary), servers, cache, parts);
         await cache.put(`${version}/manifest.json`, utf8(parts.text));
         await cache.put(`${version}/manifest.bin`, parts.binary);
@@ -138,25 +136,4 @@ function requirePhotograph({ camera, features, image }) {
     }
     if (features !== undefined)
         requireInside(camera, features.keypoints);
-}
-/** A way to send requests that keeps the manifest's parts as they come, so that they are downloaded once. */
-class ManifestParts {
-    send;
-    #held = new Map();
-    constructor(send) {
-        this.send = send;
-    }
-    fetch = async (target, init) => {
-        const response = await this.send(target, init), name = String(target).split("/").slice(-2).join("/");
-        if (!response.ok || !/^[0-9a-f]{64}\/manifest\.(json|bin)$/.test(name))
-            return response;
-        const bytes = new Uint8Array(await response.arrayBuffer());
-        this.#held.set(name, bytes);
-        return new Response(bytes.slice(), { status: response.status, headers: response.headers });
-    };
-    /** The parts of a version, whose digests `TileServers.open` has verified. */
-    parts(version) {
-        const [text, binary] = ["json", "bin"].map((end) => this.#held.get(`${version}/manifest.${end}`));
-        return { text: new TextDecoder().decode(text), binary };
-    }
 }

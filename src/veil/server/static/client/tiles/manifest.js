@@ -1,0 +1,50 @@
+/** What is public of a map's tiles, and the proofs that tiles are what it names (docs/reference/tiles.md). */
+import { areEqual, concatenated, fromHex, hex, utf8, viewOf } from "../bytes.js";
+import { sha256 } from "../digests.js";
+import { WireError } from "../errors.js";
+import { canonicalJson } from "../json.js";
+const MOST_TILES = 1 << 20, MOST_TILE = 1 << 28, HASH = 32;
+/** The facts of a manifest's text, whose version is computed and not believed. Raises WireError for anything else. */
+export function factsOf(text, version) {
+    const canonical = canonicalJson(text);
+    const value = JSON.parse(canonical);
+    const without = canonical.replace(`,"version":"${version}"`, "");
+    const digest = hex(sha256(concatenated(utf8("veil tiles\0"), utf8(without))));
+    const number = (name, most) => {
+        const found = value[name];
+        if (typeof found !== "number" || !Number.isInteger(found) || found < 1 || found > most) {
+            throw new WireError(`the manifest's ${name} is no number from 1 to ${most}`);
+        }
+        return found;
+    };
+    if (value.veil_tiles !== 1 || value.version !== version || digest !== version) {
+        throw new WireError("this is no manifest of these tiles; get it again");
+    }
+    const tiles = number("tiles", MOST_TILES), tileBytes = number("tile_bytes", MOST_TILE);
+    const root = fromHex(String(value.merkle_root)), recordBytes = tileBytes + HASH * Math.ceil(Math.log2(tiles));
+    if (root.length !== HASH || number("record_bytes", 2 * MOST_TILE) !== recordBytes) {
+        throw new WireError("the manifest's sizes are wrong; get it again");
+    }
+    const facts = { version, tiles, tileBytes, recordBytes, asked: number("asked", tiles), root };
+    return { facts, binaryDigest: String(value.binary_sha256) };
+}
+/** The corners at the beginning of a manifest's arrays. Raises WireError for corners that are none. */
+export function boxesOf(binary, tiles) {
+    const view = viewOf(binary), boxes = new Float64Array(6 * tiles);
+    for (let at = 0; at < boxes.length; at++)
+        boxes[at] = view.getFloat64(8 * at, true);
+    if (!boxes.every(Number.isFinite))
+        throw new WireError("the manifest's cells are none; get it again");
+    return boxes;
+}
+/** Whether a path of hashes proves that the root stands for a tile (docs/reference/tiles.md#proof). */
+export function provesRoot(tile, index, path, root) {
+    let current = sha256(concatenated(Uint8Array.of(0), tile));
+    for (let height = 0; HASH * height < path.length; height++) {
+        const sibling = path.subarray(HASH * height, HASH * (height + 1));
+        const isRight = Math.floor(index / 2 ** height) % 2 === 1;
+        const [left, right] = isRight ? [sibling, current] : [current, sibling];
+        current = sha256(concatenated(Uint8Array.of(1), left, right));
+    }
+    return areEqual(current, root);
+}
