@@ -65,7 +65,8 @@ export function placeInMap(place: Georeference, latitudeDeg: number, longitudeDe
 export function geoposeIn(place: Georeference, camFromMap: Pose): GeoPose {
   const turned = times(place.rotation, centerOf(camFromMap));
   const local = turned.map((value, i) => place.scale * value + place.translation[i]!);
-  const origin = ecefOf(place.latitudeDeg, place.longitudeDeg, place.heightM), axes = ecefFromEnu(place.latitudeDeg, place.longitudeDeg);
+  const origin = ecefOf(place.latitudeDeg, place.longitudeDeg, place.heightM);
+  const axes = ecefFromEnu(place.latitudeDeg, place.longitudeDeg);
   const ecef = times(axes, local).map((value, i) => value + origin[i]!), position = geodeticOf(ecef);
   const enuFromCam = product(place.rotation, transposed(camFromMap.rotation));
   const here = product(product(transposed(ecefFromEnu(position.lat, position.lon)), axes), enuFromCam);
@@ -77,7 +78,8 @@ export function geoposeIn(place: Georeference, camFromMap: Pose): GeoPose {
 /** Earth-centered coordinates of a place, in meters (Hofmann-Wellenhof et al. 2001, Eq. 10.1). */
 function ecefOf(latitudeDeg: number, longitudeDeg: number, heightM: number): Float64Array {
   const latitude = RADIANS * latitudeDeg, longitude = RADIANS * longitudeDeg;
-  const normal = SEMI_MAJOR_M / Math.sqrt(1 - ECCENTRICITY2 * Math.sin(latitude) ** 2), out = (normal + heightM) * Math.cos(latitude);
+  const normal = SEMI_MAJOR_M / Math.sqrt(1 - ECCENTRICITY2 * Math.sin(latitude) ** 2);
+  const out = (normal + heightM) * Math.cos(latitude);
   return Float64Array.of(
     out * Math.cos(longitude),
     out * Math.sin(longitude),
@@ -106,14 +108,16 @@ function ecefFromEnu(latitudeDeg: number, longitudeDeg: number): Float64Array {
 
 /** Unit quaternion of a rotation: the eigenvector of Bar-Itzhack (2000), the first of w, x, y, z that is not 0 positive. */
 function quaternionOf(rotation: Float64Array): GeoPose["quaternion"] {
-  const [a, b, c, d, e, f, g, h, i] = rotation as unknown as [number, number, number, number, number, number, number, number, number];
+  const at = (row: number, column: number): number => rotation[3 * row + column]!;
+  const [a, b, c, d, e] = [at(0, 0), at(0, 1), at(0, 2), at(1, 0), at(1, 1)];
+  const [f, g, h, i] = [at(1, 2), at(2, 0), at(2, 1), at(2, 2)];
   const matrix = Float64Array.of(
     ...[a - e - i, d + b, g + c, h - f],
     ...[d + b, e - a - i, h + f, c - g],
     ...[g + c, h + f, i - a - e, d - b],
     ...[h - f, c - g, d - b, a + e + i],
   );
-  const { vectors } = eigen(matrix, 4), [x, y, z, w] = [3, 7, 11, 15].map((at) => vectors[at]!) as [number, number, number, number];
+  const { vectors } = eigen(matrix, 4), [x, y, z, w] = [3, 7, 11, 15].map((place) => vectors[place]!) as [number, number, number, number];
   const leading = [w, x, y, z].find((part) => Math.abs(part) > 1e-9)!, sign = leading < 0 ? -1 : 1;
   return { x: sign * x, y: sign * y, z: sign * z, w: sign * w };
 }

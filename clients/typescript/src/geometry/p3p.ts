@@ -1,4 +1,4 @@
-/** The pose of a camera from three points and their rays (Grunert 1841; Haralick et al. 1991), as veil.geometry.solvers.p3p has it. */
+/** The pose of a camera from three points and their rays (Grunert 1841; Haralick et al. 1991; veil.geometry.solvers.p3p). */
 
 import type { Pose } from "./pose.js";
 

@@ -208,7 +208,8 @@ class Problem {
     if (!Number.isFinite(noise)) return null;
     this.#derive(state);
     const count = this.sights.count, size = PARAMETERS, rows = this.#rows.map((value) => value / noise), gaps = this.#gaps;
-    const weights = Float64Array.from({ length: count }, (_, n) => 1 / (1 + (gaps[2 * n]! ** 2 + gaps[2 * n + 1]! ** 2) / influence.loss ** 2));
+    const squareOf = (n: number): number => gaps[2 * n]! ** 2 + gaps[2 * n + 1]! ** 2;
+    const weights = Float64Array.from({ length: count }, (_, n) => 1 / (1 + squareOf(n) / influence.loss ** 2));
     const mean = weights.reduce((sum, value) => sum + value, 0) / count, plain = new Float64Array(49);
     for (let axis = 0; axis < 2 * count; axis++) {
       addOuter(plain, rows.subarray(size * axis, size * axis + size), weights[axis >> 1]! / mean);

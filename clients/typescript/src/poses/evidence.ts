@@ -21,7 +21,8 @@ const TOLERANCE = [Math.log(FOCAL_RANGE), 0.05, 0.05, 0.025, 0.02];
 const UNKNOWN_REACH = Math.log(20);
 const ANY_REACH = Float64Array.of(Math.log(20), 3, 3, 0.7, 1), ANY_LEAST = ANY_REACH.map((value) => -value);
 const CALIBRATION_DOUBT = 20.5, LEAST_FOR_CALIBRATION = 12;
-const PRINT_LEAST = Float64Array.of(-Math.log(5), -3, -3, -0.1, -0.1), PRINT_MOST = Float64Array.of(-Math.log(FOCAL_RANGE), 3, 3, 0.1, 0.1);
+const PRINT_LEAST = Float64Array.of(-Math.log(5), -3, -3, -0.1, -0.1);
+const PRINT_MOST = Float64Array.of(-Math.log(FOCAL_RANGE), 3, 3, 0.1, 0.1);
 const PRINTS = [0.5, 0.75], CLEARLY = 10.8;
 const GOES_ON = 0.2, BORDER = 0.05, FRAMED = 0.75;
 const MOST_FITTED = 256, ROUNDS = 8, WIDE = 2, SETTLED = 0.01;
@@ -48,7 +49,8 @@ export function shownBy(matched: MatchedPoints, { pose, camera }: Estimate, view
     seen.set(seenFrom(pose, points.subarray(3 * row, 3 * row + 3)), 3 * row);
     if (seen[3 * row + 2]! > 1e-9) ahead.push(row);
   }
-  const mask = possible(views, camera, pose, points, ahead), xy = imgFromCam(camera, seen), kept: number[] = [], places: number[] = [];
+  const mask = possible(views, camera, pose, points, ahead), xy = imgFromCam(camera, seen);
+  const kept: number[] = [], places: number[] = [];
   ahead.forEach((row, i) => {
     const x = xy[2 * row]!, y = xy[2 * row + 1]!;
     if (!mask[i] || !(x >= 0 && x <= camera.widthPx && y >= 0 && y <= camera.heightPx)) return;
@@ -236,7 +238,8 @@ function narrowed(matched: MatchedPoints, observed: Sights, start: FreeCamera): 
 /** Whether more pairs agree with a camera than with another one, of those that agree with one of both. */
 function explainsMore(matched: MatchedPoints, observed: Sights, camera: FreeCamera, other: FreeCamera): boolean {
   const limit = matched.limit(matched.camera);
-  const [own, others] = [camera, other].map((one) => new Set(matched.nearest(observed.residuals(one), limit))) as [Set<number>, Set<number>];
+  const rowsOf = (one: FreeCamera): Set<number> => new Set(matched.nearest(observed.residuals(one), limit));
+  const own = rowsOf(camera), others = rowsOf(other);
   const without = (a: Set<number>, b: Set<number>): number => [...a].filter((row) => !b.has(row)).length;
   return coin(without(own, others), without(others, own)) <= HIDDEN;
 }

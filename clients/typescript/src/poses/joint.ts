@@ -9,7 +9,7 @@ import type { Camera } from "../camera.js";
 import { declaredCamera, type Sights } from "../geometry/free_calibration.js";
 import { eigen } from "../geometry/linear.js";
 import { threePointPoses } from "../geometry/p3p.js";
-import { type Pose, poseDifference, product, times } from "../geometry/pose.js";
+import { type Pose, crossMatrix, poseDifference, product, times } from "../geometry/pose.js";
 import { type JointFit, LOSS_SIGMAS, PARAMETERS, fitJointly, focalDeviation } from "../geometry/pose_and_focal.js";
 import { focalPx, zoomed } from "../geometry/projection.js";
 import { Draws } from "../geometry/ransac.js";
@@ -147,7 +147,7 @@ export function mirrored(pose: Pose, sights: Sights): Pose | null {
   let target = sight.map((value, i) => 2 * along * value - normal[i]!);
   if (dot(target, normal) < 0) target = target.map((value) => -value);
   const [nx, ny, nz] = normal as unknown as [number, number, number], [tx, ty, tz] = target as unknown as [number, number, number];
-  const [x, y, z] = [ny * tz - nz * ty, nz * tx - nx * tz, nx * ty - ny * tx], cross = Float64Array.of(0, -z, y, z, 0, -x, -y, x, 0);
+  const cross = crossMatrix(ny * tz - nz * ty, nz * tx - nx * tz, nx * ty - ny * tx);
   const square = product(cross, cross), share = 1 / (1 + dot(normal, target));
   const turn = cross.map((value, at) => value + share * square[at]! + (at % 4 === 0 ? 1 : 0));
   const shifted = times(turn, pose.translation.map((value, i) => value - seen[i]!));
@@ -160,7 +160,9 @@ function dot(a: Float64Array, b: Float64Array): number {
 
 /** Negative log likelihoods of optima, with the least noise of all of them. */
 function costs(matched: MatchedPoints, optima: readonly Estimate[]): number[] {
-  const noises = optima.flatMap(({ fit, camera }) => (fit !== null && Number.isFinite(fit.noise) ? [fit.noise * focalPx(camera)] : []));
+  const noises = optima.flatMap(({ fit, camera }) => {
+    return fit !== null && Number.isFinite(fit.noise) ? [fit.noise * focalPx(camera)] : [];
+  });
   const scale = LOSS_SIGMAS * Math.max(Math.min(...noises, noises.length > 0 ? Infinity : NOISE_FLOOR_PX), NOISE_FLOOR_PX);
   return optima.map((one) => {
     let sum = 0;
@@ -175,7 +177,8 @@ function squared(step: Float64Array, covariance: Float64Array): number {
   const size = PARAMETERS, scale = Float64Array.from({ length: size }, (_, i) => Math.sqrt(covariance[8 * i]!));
   if (scale.some((value) => value === 0)) return Infinity;
   const own = step.map((value, i) => value / scale[i]!);
-  const { values, vectors } = eigen(covariance.map((value, at) => value / (scale[Math.floor(at / size)]! * scale[at % size]!)), size);
+  const scaled = covariance.map((value, at) => value / (scale[Math.floor(at / size)]! * scale[at % size]!));
+  const { values, vectors } = eigen(scaled, size);
   const least = size * Number.EPSILON * Math.abs(values[size - 1]!);
   let sum = 0;
   for (let j = 0; j < size; j++) {

@@ -106,11 +106,12 @@ function judge(matched: MatchedPoints, claim: WeighedPose, views: MapViews, limi
     `the best pose is better than chance, but its ${inliers} inliers of ${count} matches leave it uncertain by degrees; show ` +
     "more of the place, extract more features, or map more images of it";
   if (known.fit === null || known.alone === null) return refused(vague);
-  const aloneDeg = DEGREES * turnDeviation(known.alone), deviationDeg = DEGREES * turnDeviation(known.fit), most = limits.maxTurnDeg;
+  const aloneDeg = DEGREES * turnDeviation(known.alone), deviationDeg = DEGREES * turnDeviation(known.fit);
+  const most = limits.maxTurnDeg;
   if (aloneDeg <= most && deviationDeg > most) {
     return refused(
-      `two poses that differ by degrees (${Number(deviationDeg.toPrecision(2))} about the better one) fit the ${inliers} inliers of ` +
-        `${count} matches about as well; show more of the place, extract more features, or map more images of it`,
+      `two poses that differ by degrees (${Number(deviationDeg.toPrecision(2))} about the better one) fit the ${inliers} ` +
+        `inliers of ${count} matches about as well; show more of the place, extract more features, or map more images of it`,
     );
   }
   const { covariance } = known.fit;

@@ -1,4 +1,4 @@
-/** Pairs of a query's keypoints and a map's points: poses from them, and their agreement with a pose (veil.places.poses.matches). */
+/** Pairs of a query's keypoints and a map's points, and their agreement with a pose (veil.places.poses.matches). */
 
 import type { Camera } from "../camera.js";
 import { Sights, declaredCamera } from "../geometry/free_calibration.js";

@@ -23,7 +23,8 @@ export function convolvedBySimd(image: Float32Array, width: number, height: numb
   const size = STEP * Math.ceil((4 * across * down) / STEP) + STEP, weights = 2 * size, bytes = weights + 4 * kernel.length;
   if (kept === null || kept.buffer.byteLength < bytes) kept = assembled(6, BODY, PAGES * Math.ceil(bytes / PAGES));
   if (kept === null) return null;
-  const { run, buffer } = kept, [first, second] = [0, size].map((start) => new Float32Array(buffer, start, across * down)) as [Float32Array, Float32Array];
+  const { run, buffer } = kept;
+  const first = new Float32Array(buffer, 0, across * down), second = new Float32Array(buffer, size, across * down);
   new Float32Array(buffer, weights, kernel.length).set(kernel);
   for (let y = 0; y < height; y++) {
     const row = y * width, to = (y + margin) * across;
@@ -53,7 +54,8 @@ const SPLAT = [0xfd, 0x09, 0x02, 0x00]; // v128.load32_splat
 const PLUS = [0xfd, 0xe4, 0x01], TIMES = [0xfd, 0xe6, 0x01]; // f32x4
 const MINUS = 0x6b; // i32.sub
 // Parameters, then local variables.
-const AT = 0, AT_END = 1, OUT = 2, STRIDE = 3, WEIGHTS = 4, WEIGHTS_END = 5, WEIGHT = 6, AFTER = 7, BEFORE = 8, SHARE = 9, SUMS = 10;
+const AT = 0, AT_END = 1, OUT = 2, STRIDE = 3, WEIGHTS = 4, WEIGHTS_END = 5;
+const WEIGHT = 6, AFTER = 7, BEFORE = 8, SHARE = 9, SUMS = 10;
 const OFFSETS = [0, 16, 32, 48];
 
 /** Weighted sums of values `stride` bytes apart around each place from `at` to `atEnd`, written from `out` on. */

@@ -25,7 +25,8 @@ export function describe(one: Extremum, angle: number, gradient: Gradients): Flo
   const { width, height, lengths, angles } = gradient;
   const side = CELL_SIGMAS * one.sigma, cosine = Math.cos(angle) / side, sine = Math.sin(angle) / side;
   const radius = Math.floor((Math.SQRT2 * side * (CELLS + 1)) / 2 + 0.5);
-  const centerX = Math.floor(one.x + 0.5), centerY = Math.floor(one.y + 0.5), reach = CELLS / 2 + 0.5, turns = DIRECTIONS / (2 * Math.PI);
+  const centerX = Math.floor(one.x + 0.5), centerY = Math.floor(one.y + 0.5);
+  const reach = CELLS / 2 + 0.5, turns = DIRECTIONS / (2 * Math.PI);
   const [left, right] = [Math.max(centerX - radius, 1), Math.min(centerX + radius, width - 2)];
   margined.fill(0);
   for (let y = Math.max(centerY - radius, 1); y <= Math.min(centerY + radius, height - 2); y += 1) {

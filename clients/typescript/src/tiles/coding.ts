@@ -1,4 +1,4 @@
-/** What a tile's whole numbers mean: places in steps, descriptors in levels along principal axes, directions, sizes (veil.tiles.coding). */
+/** Meaning of a tile's whole numbers: descriptors in levels along principal axes, directions, sizes (veil.tiles.coding). */
 
 import { InputError } from "../errors.js";
 import type { Features, Normalization } from "../features.js";

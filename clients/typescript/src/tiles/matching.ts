@@ -102,7 +102,8 @@ class Nearest {
   }
 
   ofFeature(feature: number): Neighbors {
-    return this.#exact(this.#there.subarray(feature * CANDIDATES, (feature + 1) * CANDIDATES), (aspect) => [feature, aspect], NEIGHBORS);
+    const rows = this.#there.subarray(feature * CANDIDATES, (feature + 1) * CANDIDATES);
+    return this.#exact(rows, (aspect) => [feature, aspect], NEIGHBORS);
   }
 
   ofAspect(aspect: number): Neighbors {

@@ -66,7 +66,8 @@ export class LocalizerWorker {
     const answered = new Promise<Answer>((resolve) => {
       this.#told = resolve;
       if (Number.isFinite(seconds)) {
-        timer = setTimeout(() => resolve({ error: { name: "Overtime", message: `the time of ${seconds} s was over` } }), 1000 * seconds);
+        const error = { name: "Overtime", message: `the time of ${seconds} s was over` };
+        timer = setTimeout(() => resolve({ error }), 1000 * seconds);
       }
       thread.postMessage(job);
     });
@@ -85,7 +86,8 @@ function raised({ name, message }: { name: string; message: string }): VeilError
 
 /** A new worker; `told` is called with its answers, and with the error of one that cannot go on. */
 async function started(told: (answer: Answer) => void): Promise<Thread> {
-  const url = new URL("./worker.js", import.meta.url), failed = (message: string): void => told({ error: { name: "VeilError", message } });
+  const url = new URL("./worker.js", import.meta.url);
+  const failed = (message: string): void => told({ error: { name: "VeilError", message } });
   if (typeof Worker !== "undefined") {
     const worker = new Worker(url, { type: "module" });
     worker.onmessage = ({ data }: MessageEvent<Answer>) => told(data);

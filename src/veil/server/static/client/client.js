@@ -18,9 +18,9 @@ const MOST_LINKS = 5_000_000;
 /**
  * A client of one server.
  *
- * It sends messages, which `Device.release` or Python's veil made, and queries for tiles, and nothing else: other bytes are refused
- * before anything is sent. Errors: InputError and WireError for what cannot be sent or read, `Unreachable`, and `VeilProblem` where the server
- * refuses.
+ * It sends messages, which `Device.release` or Python's veil made, and queries for tiles, and nothing else: other bytes are
+ * refused before anything is sent. Errors: InputError and WireError for what cannot be sent or read, `Unreachable`, and
+ * `VeilProblem` where the server refuses.
  */
 export class VeilClient {
     #connection;

@@ -122,7 +122,8 @@ export class Sights {
     /** Normal matrix and gradient of one weighted step: turn about the point `middle`, shift, offsets (11 parameters). */
     #equations({ pose, offsets }, middle, scale) {
         const { rotation: r, translation: t } = pose, { points, seen, count } = this;
-        const normal = new Float64Array(SIZE * SIZE), gradient = new Float64Array(SIZE), rows = [new Float64Array(SIZE), new Float64Array(SIZE)];
+        const normal = new Float64Array(SIZE * SIZE), gradient = new Float64Array(SIZE);
+        const rows = [new Float64Array(SIZE), new Float64Array(SIZE)];
         const shift = times(r, middle).map((value, i) => value + t[i]);
         const wide = Math.exp(offsets[0] + offsets[3]), high = Math.exp(offsets[0] - offsets[3]), skew = offsets[4];
         for (let n = 0; n < count; n++) {

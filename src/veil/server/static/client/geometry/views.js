@@ -1,4 +1,4 @@
-/** Directions and sizes in which a map's images see its points, which bound the cameras that could see them (veil.geometry.views). */
+/** Directions and sizes in which images see points, which bound the cameras that could see them (veil.geometry.views). */
 import { median } from "./linear.js";
 import { centerOf } from "./pose.js";
 import { diagonalPx, focalPx } from "./projection.js";

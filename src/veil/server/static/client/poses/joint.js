@@ -7,7 +7,7 @@
 import { declaredCamera } from "../geometry/free_calibration.js";
 import { eigen } from "../geometry/linear.js";
 import { threePointPoses } from "../geometry/p3p.js";
-import { poseDifference, product, times } from "../geometry/pose.js";
+import { crossMatrix, poseDifference, product, times } from "../geometry/pose.js";
 import { LOSS_SIGMAS, PARAMETERS, fitJointly, focalDeviation } from "../geometry/pose_and_focal.js";
 import { focalPx, zoomed } from "../geometry/projection.js";
 import { Draws } from "../geometry/ransac.js";
@@ -144,7 +144,7 @@ export function mirrored(pose, sights) {
     if (dot(target, normal) < 0)
         target = target.map((value) => -value);
     const [nx, ny, nz] = normal, [tx, ty, tz] = target;
-    const [x, y, z] = [ny * tz - nz * ty, nz * tx - nx * tz, nx * ty - ny * tx], cross = Float64Array.of(0, -z, y, z, 0, -x, -y, x, 0);
+    const cross = crossMatrix(ny * tz - nz * ty, nz * tx - nx * tz, nx * ty - ny * tx);
     const square = product(cross, cross), share = 1 / (1 + dot(normal, target));
     const turn = cross.map((value, at) => value + share * square[at] + (at % 4 === 0 ? 1 : 0));
     const shifted = times(turn, pose.translation.map((value, i) => value - seen[i]));
@@ -155,7 +155,9 @@ function dot(a, b) {
 }
 /** Negative log likelihoods of optima, with the least noise of all of them. */
 function costs(matched, optima) {
-    const noises = optima.flatMap(({ fit, camera }) => (fit !== null && Number.isFinite(fit.noise) ? [fit.noise * focalPx(camera)] : []));
+    const noises = optima.flatMap(({ fit, camera }) => {
+        return fit !== null && Number.isFinite(fit.noise) ? [fit.noise * focalPx(camera)] : [];
+    });
     const scale = LOSS_SIGMAS * Math.max(Math.min(...noises, noises.length > 0 ? Infinity : NOISE_FLOOR_PX), NOISE_FLOOR_PX);
     return optima.map((one) => {
         let sum = 0;
@@ -171,7 +173,8 @@ function squared(step, covariance) {
     if (scale.some((value) => value === 0))
         return Infinity;
     const own = step.map((value, i) => value / scale[i]);
-    const { values, vectors } = eigen(covariance.map((value, at) => value / (scale[Math.floor(at / size)] * scale[at % size])), size);
+    const scaled = covariance.map((value, at) => value / (scale[Math.floor(at / size)] * scale[at % size]));
+    const { values, vectors } = eigen(scaled, size);
     const least = size * Number.EPSILON * Math.abs(values[size - 1]);
     let sum = 0;
     for (let j = 0; j < size; j++) {

@@ -1,4 +1,4 @@
-/** Pairs of a query's keypoints and a map's points: poses from them, and their agreement with a pose (veil.places.poses.matches). */
+/** Pairs of a query's keypoints and a map's points, and their agreement with a pose (veil.places.poses.matches). */
 import { Sights, declaredCamera } from "../geometry/free_calibration.js";
 import { percentile } from "../geometry/linear.js";
 import { refined } from "../geometry/pose_and_focal.js";

@@ -2,7 +2,8 @@
 import { InputError } from "../errors.js";
 /** Options with their defaults. Raises InputError for values that would accept chance, or nothing. */
 export function limitsOf(options = {}) {
-    const { maxErrorPx = 8, minInliers = 15, maxLog10Nfa = -6, maxTurnDeg = 0.6, maxRatio = null, seed = 0, maxSeconds = 20 } = options;
+    const { maxErrorPx = 8, minInliers = 15, maxLog10Nfa = -6, maxTurnDeg = 0.6 } = options;
+    const { maxRatio = null, seed = 0, maxSeconds = 20 } = options;
     const made = { maxErrorPx, minInliers, maxLog10Nfa, maxTurnDeg, maxRatio, seed, maxSeconds };
     if (!(maxErrorPx > 0 && maxErrorPx < Infinity))
         throw new InputError(`maxErrorPx must be positive and finite, got ${maxErrorPx}`);

@@ -1,4 +1,4 @@
-/** Localization on the device in tiles of a map that servers have: choose tiles, fetch once, match, estimate (docs/theory/tiles.md). */
+/** Localization on the device in tiles of a map: choose tiles, fetch once, match, estimate (docs/theory/tiles.md). */
 import { utf8 } from "../bytes.js";
 import { requireInside, requirePlausible } from "../intrinsics.js";
 import { InputError, VeilError } from "../errors.js";
@@ -46,8 +46,9 @@ export class MapTiles {
         const named = await cache.get(`current ${[...urls].sort().join(" ")}`);
         const wanted = version ?? (named === null ? "" : new TextDecoder().decode(named));
         const [text, binary] = await Promise.all(["json", "bin"].map((end) => cache.get(`${wanted}/manifest.${end}`)));
-        if (text == null || binary == null)
+        if (text == null || binary == null) {
             throw new InputError("nothing of these tiles is kept on this device; open them online once");
+        }
         const parts = { text: new TextDecoder().decode(text), binary };
         return new MapTiles(wanted, decodeManifest(parts.text, binary), null, cache, parts);
     }
@@ -96,7 +97,7 @@ export class MapTiles {
             return near === undefined ? undefined : { place: near, within };
         const { place } = this.manifest;
         if (place === null) {
-            throw new InputError("nobody said where on Earth this map is, so a GPS fix does not help; give a place in the map, or neither");
+            throw new InputError("nobody said where on Earth this map is, so a GPS fix does not help; give a place in the map");
         }
         return { place: placeInMap(place, ...fix), within };
     }
@@ -132,7 +133,8 @@ function requirePhotograph({ camera, features, image }) {
     if (picture === undefined)
         throw new InputError("a photograph has pixels or features; give `image` or `features`");
     if (picture.width !== camera.widthPx || picture.height !== camera.heightPx) {
-        throw new InputError(`the camera is of ${camera.widthPx} x ${camera.heightPx} px and the picture has ${picture.width} x ${picture.height}; give its own`);
+        throw new InputError(`the camera is of ${camera.widthPx} x ${camera.heightPx} px and the picture has ${picture.width} x ${picture.height}; ` +
+            "give the picture's own");
     }
     if (features !== undefined)
         requireInside(camera, features.keypoints);

@@ -89,7 +89,8 @@ class Nearest {
         }
     }
     ofFeature(feature) {
-        return this.#exact(this.#there.subarray(feature * CANDIDATES, (feature + 1) * CANDIDATES), (aspect) => [feature, aspect], NEIGHBORS);
+        const rows = this.#there.subarray(feature * CANDIDATES, (feature + 1) * CANDIDATES);
+        return this.#exact(rows, (aspect) => [feature, aspect], NEIGHBORS);
     }
     ofAspect(aspect) {
         return this.#exact(this.#back.subarray(aspect * BACK, (aspect + 1) * BACK), (feature) => [feature, aspect], 2);

@@ -1,4 +1,4 @@
-/** Which tiles a photograph looks like, by words that occur in them, without asking anyone (veil.tiles.sketches; tiles.md, Eq. 1). */
+/** Tiles that a photograph looks like, by words that occur in them, without asking anyone (veil.tiles.sketches). */
 import { dotProducts } from "../dot_products.js";
 /** Share of a query's features that a tile must explain by its own words. */
 const OWN = 0.4;
@@ -27,7 +27,8 @@ export function ranked({ words, counts }, vectors, axes) {
 /** How often each word is the nearest to a vector, by direction. */
 function nearestCounts(words, vectors, axes) {
     const count = words.length / axes, rows = vectors.length / axes, out = new Float64Array(count);
-    const inverse = Float64Array.from({ length: count }, (_, word) => 1 / Math.hypot(...words.subarray(word * axes, (word + 1) * axes)));
+    const lengthOf = (word) => Math.hypot(...words.subarray(word * axes, (word + 1) * axes));
+    const inverse = Float64Array.from({ length: count }, (_, word) => 1 / lengthOf(word));
     const scaled = new Int16Array(vectors.length);
     for (let row = 0; row < rows; row++) {
         let most = 1e-30;

@@ -16,7 +16,8 @@ export function decodeTile(data, expected) {
     }
     const view = viewOf(data), { index, axes, bits } = expected;
     const [version, ownAxes, ownBits, zero] = [8, 10, 12, 14].map((at) => view.getUint16(at, true));
-    const [ownIndex, points, aspects, reserved] = [16, 20, 24, 28].map((at) => view.getUint32(at, true));
+    const numbers = [16, 20, 24, 28].map((at) => view.getUint32(at, true));
+    const [ownIndex, points, aspects, reserved] = numbers;
     if (version !== VERSION) {
         throw new WireError(`a tile of version ${version} cannot be read; update veil, or cut the map again`);
     }
