@@ -1,4 +1,4 @@
-"""The client in TypeScript in Chromium: its store in IndexedDB, and its search under a strict policy for pages."""
+"""The client in TypeScript in Chromium: its store, its search under a strict policy for pages, and its localizer in a worker."""
 
 from __future__ import annotations
 
@@ -68,5 +68,6 @@ def test_in_chromium(tmp_path: Path) -> None:
         server.shutdown()
         server.server_close()
     assert said["failed"] is None, said["failed"]
-    assert said["passed"] == ["keepsWhatItIsGiven", "tabsTakeTurns", "theTwinIsCaught", "framesKnowEachOther"]
+    of_store = ["keepsWhatItIsGiven", "tabsTakeTurns", "theTwinIsCaught", "framesKnowEachOther"]
+    assert said["passed"] == [*of_store, "localizesAsPythonDoes"]
     assert said["search"]["words"] == 16384

@@ -18,11 +18,14 @@ import { messageLength } from "./codec.js";
 import { Connection, type ConnectionOptions, VeilProblem } from "./connection.js";
 import type { Dictionary } from "./dictionary.js";
 import { sha256 } from "./digests.js";
-import { WireError } from "./errors.js";
+import { InputError, WireError } from "./errors.js";
 import { HEAD_BYTES, readHead } from "./head.js";
 import { memberText } from "./json.js";
 import { type Receipt, type ReceiptLink, receiptOf, requireInChain } from "./receipts.js";
 import { MemoryStore, type Sending, type Store } from "./store.js";
+import { MapTiles, type MapTilesOptions, type TileUse } from "./tiles/access.js";
+import type { TileAnswer } from "./tiles/answer.js";
+import type { Photograph } from "./tiles/jobs.js";
 
 // Ids of maps, as servers make them; no map has a name of this form.
 const MAP_ID = /^m[0-9a-f]{16}$/;
@@ -35,16 +38,26 @@ export interface ClientOptions extends ConnectionOptions {
   store?: Store;
 }
 
+/** A photograph that is localized on this device, in tiles of a map. */
+export interface TileQuery extends MapTilesOptions, TileUse {
+  /** Name of the map's tiles at the client's server. */
+  tiles: string;
+  /** Addresses of the same tiles at servers that others run, such as https://b.example.org/v1/tiles/station. */
+  also?: readonly string[];
+  photograph: Photograph;
+}
+
 /**
  * A client of one server.
  *
- * It sends messages, which `Device.release` or Python's veil made, and nothing else: other bytes are refused before anything is
- * sent. Errors: InputError and WireError for what cannot be sent or read, `Unreachable`, and `VeilProblem` where the server
- * refuses.
+ * It sends messages, which `Device.release` or Python's veil made, and queries for tiles, and nothing else: other bytes are
+ * refused before anything is sent. Errors: InputError and WireError for what cannot be sent or read, `Unreachable`, and
+ * `VeilProblem` where the server refuses.
  */
 export class VeilClient {
   readonly #connection: Connection;
   readonly #store: Store;
+  readonly #tiles = new Map<string, Promise<MapTiles>>();
 
   constructor(options: ClientOptions) {
     this.#connection = new Connection(options);
@@ -90,7 +103,16 @@ export class VeilClient {
   }
 
   /** The pose of a message's image on a map, given by id or name; the server keeps nothing of the message. */
-  async localize(map: string, message: Uint8Array): Promise<Localization> {
+  async localize(map: string, message: Uint8Array): Promise<Localization>;
+  /**
+   * The pose of a photograph in a map's tiles, found on this device: nothing of the photograph is sent, and no token.
+   *
+   * Tiles are opened once for the same addresses, exit and version. Raises what `MapTiles.open` and `MapTiles.localize` raise.
+   */
+  async localize(query: TileQuery): Promise<TileAnswer>;
+  async localize(map: string | TileQuery, message?: Uint8Array): Promise<Localization | TileAnswer> {
+    if (typeof map !== "string") return this.#fromTiles(map);
+    if (message === undefined) throw new InputError("there is no message; give one, or a photograph with the name of tiles");
     requireMessage(message);
     const path = ["v1", "maps", await this.#idOf(map), "localize"];
     return localizationOf(await this.#connection.json({ method: "POST", path, message }));
@@ -198,6 +220,19 @@ export class VeilClient {
     }
     const heads = new Set(noted.map(({ receiptsHead }) => receiptsHead));
     for (const head of heads.size > 0 ? heads : [""]) requireInChain(receipt, links, head || null);
+  }
+
+  async #fromTiles({ tiles, also = [], photograph, near, within, fix, most, options, ...access }: TileQuery): Promise<TileAnswer> {
+    const urls = [`${this.#connection.url}/v1/tiles/${encodeURIComponent(tiles)}`, ...also];
+    const key = JSON.stringify([urls, access.version, access.offline, access.exit]);
+    let opened = this.#tiles.get(key);
+    if (opened === undefined) {
+      opened = MapTiles.open(urls, access);
+      this.#tiles.set(key, opened);
+      opened.catch(() => this.#tiles.delete(key));
+    }
+    const use = { near, within, fix, most, options };
+    return (await opened).localize(photograph, Object.fromEntries(Object.entries(use).filter(([, value]) => value !== undefined)));
   }
 
   /** Send one message, and note that it was acknowledged, or drop it if it was refused for good. */

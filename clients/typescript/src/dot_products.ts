@@ -1,17 +1,20 @@
-/** Products of 8-bit rows in whole numbers, by WebAssembly's SIMD where the engine has it, else by plain loops: both exact. */
+/** Products of rows of 8 or 16 bits in whole numbers, by WebAssembly's SIMD where the engine has it, else by plain loops: both exact. */
 
 import { ADD, AGAIN, BELOW, END, LOOP, STORE, assembled, constant, get, set, tee } from "./wasm.js";
 
 /** Products of descriptor `row` with `count` words from `first` on; the array is used again by the next call. */
 export type Products = (row: number, first: number, count: number) => Int32Array;
 
+/** Rows of whole numbers of 8 bits, or of 16 whose products with a row sum to less than 2^31. */
+export type Rows = Uint8Array | Int16Array;
+
 /** Products of descriptors with words, in blocks of at most `block` words, by the faster way that the engine has. */
-export function dotProducts(descriptors: Uint8Array, stored: Uint8Array, dim: number, block: number): Products {
+export function dotProducts(descriptors: Rows, stored: Rows, dim: number, block: number): Products {
   return simdProducts(descriptors, stored, dim, block) ?? plainProducts(descriptors, stored, dim, block);
 }
 
 /** Products by plain loops: the reference. */
-export function plainProducts(descriptors: Uint8Array, stored: Uint8Array, dim: number, block: number): Products {
+export function plainProducts(descriptors: Rows, stored: Rows, dim: number, block: number): Products {
   const out = new Int32Array(block), descriptor = new Int32Array(dim);
   return (row, first, count) => {
     descriptor.set(descriptors.subarray(row * dim, (row + 1) * dim));
@@ -27,7 +30,7 @@ export function plainProducts(descriptors: Uint8Array, stored: Uint8Array, dim: 
 const STEP = 16; // values that the loop takes at a time
 
 /** Products by SIMD; null where the engine has none, or where the page forbids it to compile (`wasm-unsafe-eval`). */
-export function simdProducts(descriptors: Uint8Array, stored: Uint8Array, dim: number, block: number): Products | null {
+export function simdProducts(descriptors: Rows, stored: Rows, dim: number, block: number): Products | null {
   // Rows of 16-bit values, padded with zeros to whole steps: descriptors, words, then the products of a block.
   const width = STEP * Math.ceil(dim / STEP), rowBytes = 2 * width;
   const words = (descriptors.length / dim) * rowBytes, products = words + (stored.length / dim) * rowBytes;
@@ -45,7 +48,7 @@ export function simdProducts(descriptors: Uint8Array, stored: Uint8Array, dim: n
 }
 
 /** Copy rows of `dim` values to rows of `width` values. */
-function spread(rows: Uint8Array, dim: number, width: number, to: Int16Array): void {
+function spread(rows: Rows, dim: number, width: number, to: Int16Array): void {
   for (let row = 0; row * dim < rows.length; row++) to.set(rows.subarray(row * dim, (row + 1) * dim), row * width);
 }
 

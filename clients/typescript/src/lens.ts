@@ -12,7 +12,7 @@ const DIRECT = 100; // iterations without steps, as in COLMAP
 export type Point = readonly [number, number];
 
 /** N(r^2) / D(r^2), N being 1 plus `above` as coefficients of r^2, r^4, ..., D the same of `below`; and tangential terms. */
-interface Lens {
+export interface Lens {
   above: readonly number[];
   below: readonly number[];
   tangential: Point;
@@ -48,7 +48,8 @@ export function undistorter(camera: Camera): (pixel: Point) => Undistorted {
   };
 }
 
-function lensOf(camera: Camera, count: number, isFisheye: boolean): Lens {
+/** The distortion of a camera with a number of focal lengths, from its parameters in COLMAP's order. */
+export function lensOf(camera: Camera, count: number, isFisheye: boolean): Lens {
   const distortion = camera.params.slice(count + 2);
   if (isFisheye || distortion.length <= 2) return { above: distortion, below: [], tangential: [0, 0] };
   const [k1, k2, p1, p2, ...rest] = distortion as [number, number, number, number, ...number[]];
@@ -74,7 +75,7 @@ function followed(lens: Lens, target: Point, limit: number, focal: Point): Undis
 }
 
 /** The point that the lens maps to `wanted`, by at most `rounds` iterations of Newton's method from `start`. */
-function newton(lens: Lens, start: Point, wanted: Point, rounds: number): Point {
+export function newton(lens: Lens, start: Point, wanted: Point, rounds: number): Point {
   let found = start;
   for (let round = 0; round < rounds; round++) {
     const { at, xx, xy, yy } = distorted(lens, found);
@@ -88,7 +89,7 @@ function newton(lens: Lens, start: Point, wanted: Point, rounds: number): Point 
 }
 
 /** The distorted point, and the derivatives xx, xy = yx, yy of the distortion there. */
-function distorted(lens: Lens, [x, y]: Point): { at: Point; xx: number; xy: number; yy: number } {
+export function distorted(lens: Lens, [x, y]: Point): { at: Point; xx: number; xy: number; yy: number } {
   const square = x * x + y * y;
   const [above, aboveSlope] = polynomial(square, lens.above);
   const [below, belowSlope] = polynomial(square, lens.below);

@@ -9,9 +9,9 @@ import { InputError } from "./errors.js";
 import type { Features, Normalization } from "./features.js";
 import { DESCRIPTOR_LENGTH, describe, quantize } from "./sift/descriptor.js";
 import { type Extremum, extrema } from "./sift/extrema.js";
-import { gradients } from "./sift/gradients.js";
+import { type Gradients, gradients } from "./sift/gradients.js";
 import { MOST_ORIENTATIONS, orientations } from "./sift/orientation.js";
-import { LEVELS, firstOctave, nextOctave } from "./sift/scale_space.js";
+import { LEVELS, type Octave, firstOctave, nextOctave } from "./sift/scale_space.js";
 
 /** An upright gray picture: luma of ITU-R 601 from 0 to 255, row by row. */
 export interface GrayImage {
@@ -45,13 +45,13 @@ const OCTAVES = 4;
 const MOST_FEATURES = 8192;
 const LEAST_SIDE = 16;
 
-/** One described keypoint. */
-interface Described {
-  x: number;
-  y: number;
-  sigma: number;
+/** A keypoint in one of its directions, in pixels of its octave, and how to describe it. */
+interface Oriented {
+  one: Extremum;
   angle: number;
-  histogram: Float64Array;
+  gradient: Gradients;
+  /** Pixels of the image in one of the octave. */
+  step: number;
 }
 
 /**
@@ -72,16 +72,45 @@ export function extractSift(image: GrayImage, options: SiftOptions = {}): SiftFe
   }
   const normalization = options.normalization ?? "L2";
   if (options.firstOctave !== undefined) {
-    return packed(image, kept(described(image, options.firstOctave), most), normalization);
+    return packed(image, oriented(image, options.firstOctave, most), normalization);
   }
-  const few = kept(described(image, 0), most);
+  const few = oriented(image, 0, most);
   const enough = 2 * few.length >= most;
-  return packed(image, enough ? few : kept(described(image, -1), most), normalization);
+  return packed(image, enough ? few : oriented(image, -1, most), normalization);
 }
 
-/** The described keypoints of all octaves, by level of the scale space, from the finest. */
-function described(image: GrayImage, first: -1 | 0): Described[][] {
-  const levels: Described[][] = [];
+/**
+ * The features that are kept, from the finest level of the scale space: whole levels from the coarsest until there are enough, as
+ * COLMAP does, then those of largest scale. Gradients of the levels that are left out are not computed.
+ */
+function oriented(image: GrayImage, first: -1 | 0, most: number): Oriented[] {
+  const levels = levelsOf(image, first), made: Oriented[][] = [];
+  for (let count = 0; levels.length > 0 && count <= most; ) {
+    made.unshift(orientedLevel(levels.pop()!));
+    count += made[0]!.length;
+  }
+  const all = made.flat(), sigma = (row: number): number => all[row]!.one.sigma * all[row]!.step;
+  if (all.length <= most) {
+    return all;
+  }
+  const order = all.map((_, row) => row).sort((a, b) => sigma(b) - sigma(a) || a - b);
+  return order
+    .slice(0, most)
+    .sort((a, b) => a - b)
+    .map((row) => all[row]!);
+}
+
+/** A level of the scale space with its keypoints. */
+interface Level {
+  found: Extremum[];
+  octave: Octave;
+  level: number;
+  number: number;
+}
+
+/** The levels with keypoints of all octaves, from the finest. */
+function levelsOf(image: GrayImage, first: -1 | 0): Level[] {
+  const levels: Level[] = [];
   let octave = firstOctave(image, first);
   for (let number = first; number < first + OCTAVES; number += 1) {
     if (number > first) {
@@ -94,54 +123,28 @@ function described(image: GrayImage, first: -1 | 0): Described[][] {
     for (let level = 0; level < LEVELS; level += 1) {
       const here = found.filter((one) => one.level === level);
       if (here.length > 0) {
-        levels.push(describedLevel(here, octave, level, number));
+        levels.push({ found: here, octave, level, number });
       }
     }
   }
   return levels;
 }
 
-/** The keypoints of one level with their directions and descriptors, in pixels of the image. */
-function describedLevel(found: Extremum[], octave: Parameters<typeof gradients>[0], level: number, number: number): Described[] {
-  const gradient = gradients(octave, level);
-  const step = 2 ** number;
-  const made: Described[] = [];
+/** The keypoints of one level in their directions. */
+function orientedLevel({ found, octave, level, number }: Level): Oriented[] {
+  const gradient = gradients(octave, level), step = 2 ** number, made: Oriented[] = [];
   for (const one of found) {
     // COLMAP keeps the first two of up to four directions, in the order of the histogram.
     for (const angle of orientations(one, gradient).slice(0, MOST_ORIENTATIONS)) {
-      made.push({
-        x: one.x * step,
-        y: one.y * step,
-        sigma: one.sigma * step,
-        angle,
-        histogram: describe(one, angle, gradient),
-      });
+      made.push({ one, angle, gradient, step });
     }
   }
   return made;
 }
 
-/** The features that are kept: whole levels from the coarsest until there are enough, as COLMAP does, then those of largest scale. */
-function kept(levels: Described[][], most: number): Described[] {
-  let from = levels.length;
-  for (let count = 0; from > 0 && count <= most; ) {
-    from -= 1;
-    count += levels[from]!.length;
-  }
-  const all = levels.slice(from).flat();
-  if (all.length <= most) {
-    return all;
-  }
-  const order = all.map((_, row) => row).sort((a, b) => all[b]!.sigma - all[a]!.sigma || a - b);
-  return order
-    .slice(0, most)
-    .sort((a, b) => a - b)
-    .map((row) => all[row]!);
-}
-
 /** Features as arrays, without those whose descriptor is zero. */
-function packed(image: GrayImage, found: Described[], normalization: Normalization): SiftFeatures {
-  const descriptors = found.map((one) => quantize(one.histogram, normalization));
+function packed(image: GrayImage, found: Oriented[], normalization: Normalization): SiftFeatures {
+  const descriptors = found.map(({ one, angle, gradient }) => quantize(describe(one, angle, gradient), normalization));
   const lively = found.map((_, row) => row).filter((row) => descriptors[row]!.some((value) => value > 0));
   if (lively.length === 0) {
     throw new InputError("no features were found; the image may be blank or out of focus");
@@ -158,12 +161,12 @@ function packed(image: GrayImage, found: Described[], normalization: Normalizati
     orientations: new Float32Array(count),
   };
   lively.forEach((row, place) => {
-    const one = found[row]!;
-    features.keypoints[2 * place] = one.x + 0.5; // pixel centers lie at +0.5
-    features.keypoints[2 * place + 1] = one.y + 0.5;
+    const { one, angle, step } = found[row]!;
+    features.keypoints[2 * place] = one.x * step + 0.5; // pixel centers lie at +0.5
+    features.keypoints[2 * place + 1] = one.y * step + 0.5;
     features.descriptors.set(descriptors[row]!, DESCRIPTOR_LENGTH * place);
-    features.scales[place] = one.sigma;
-    features.orientations[place] = one.angle;
+    features.scales[place] = one.sigma * step;
+    features.orientations[place] = angle;
   });
   return features;
 }

@@ -47,6 +47,8 @@ export class TileServers {
     /** The name of the exit by which tiles are fetched. */
     readonly exit: TileExit,
     private readonly way: Exit,
+    /** The manifest's text and arrays, as they were verified. */
+    readonly parts: { readonly text: string; readonly binary: Uint8Array },
   ) {}
 
   /** What a fetch promises, as a sentence. */
@@ -87,7 +89,7 @@ export class TileServers {
       throw new WireError("the manifest's parts do not belong together; try again later");
     }
     const source = { hosts, served, facts, mostBytes }, name = exit ?? defaultExit(source);
-    return new TileServers(facts, boxesOf(binary, facts.tiles), name, await exitOf(name, source));
+    return new TileServers(facts, boxesOf(binary, facts.tiles), name, await exitOf(name, source), { text, binary });
   }
 
   /** Numbers of the tiles whose cameras are nearest to a place in the map, the nearest first; as many as a fetch asks for. */

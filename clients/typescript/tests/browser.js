@@ -1,5 +1,5 @@
 /**
- * What only a browser has: IndexedDB between tabs and after a reload, and compiled code under a page's policy.
+ * What only a browser has: IndexedDB between tabs and after a reload, workers, and compiled code under a page's policy.
  *
  * `tests/client/test_typescript_in_browser.py` serves this page beside the package and waits for what it posts.
  */
@@ -12,6 +12,7 @@ import { ReleaseRefused, VeilError } from "../dist/errors.js";
 import { readDictionary } from "../dist/codebook_file.js";
 import { IndexedDbStore } from "../dist/indexeddb_store.js";
 import { MemoryStore } from "../dist/store.js";
+import { LocalizerWorker } from "../dist/tiles/workers.js";
 
 const bytesOf = async (path) => new Uint8Array(await (await fetch(path)).arrayBuffer());
 const fromBase64 = (text) => Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0));
@@ -147,9 +148,34 @@ async function searchesFast() {
   return { words: bundled.size, milliseconds: performance.now() - started };
 }
 
+/** A worker localizes as Python does: queries that get a pose, and one of each kind that gets none. */
+async function localizesAsPythonDoes() {
+  const { manifest, binary, records, queries } = await (await fetch("localizer.json")).json();
+  const size = JSON.parse(manifest).tile_bytes;
+  const worker = new LocalizerWorker({ kind: "open", text: manifest, binary: fromBase64(binary) });
+  for (const { name, camera, near, wanted, answer, ...query } of queries) {
+    const keypoints = new Float32Array(fromBase64(query.keypoints).buffer), descriptors = fromBase64(query.descriptors);
+    const { widthPx: width, heightPx: height } = camera, count = keypoints.length / 2;
+    const photograph = { camera, features: { width, height, count, keypoints, descriptors, normalization: "L2" } };
+    await worker.run(async (done) => {
+      const looked = await done({ kind: "look", photograph, ...(near === null ? {} : { near: { place: near } }) }, 60);
+      expect(looked.wanted.join() === wanted.join(), `${name}: the tiles`);
+      const tiles = wanted.map((index) => [index, fromBase64(records[index]).subarray(0, size)]);
+      const { pose } = await done({ kind: "localize", tiles, options: { maxSeconds: 60 } }, 90);
+      expect(pose.status === answer.status, `${name}: ${pose.reason ?? "there is a pose"}`);
+      if (pose.status === "no pose") return;
+      const gap = Math.hypot(...pose.camFromWorld.translation.map((value, i) => value - answer.camFromWorld.translation[i]));
+      expect(gap < 1e-3 && pose.evidence.inliers === answer.inliers, `${name}: the pose`);
+    });
+  }
+  const refused = await rejection(worker.run((done) => done({ kind: "look", photograph: { camera: {}, features: {} } }, 60)));
+  expect(refused instanceof VeilError, "what cannot be used is an error");
+  await worker.close();
+}
+
 const said = { passed: [], failed: null, search: null };
 try {
-  for (const test of [keepsWhatItIsGiven, tabsTakeTurns, theTwinIsCaught, framesKnowEachOther]) {
+  for (const test of [keepsWhatItIsGiven, tabsTakeTurns, theTwinIsCaught, framesKnowEachOther, localizesAsPythonDoes]) {
     await test();
     said.passed.push(test.name);
   }

@@ -15,6 +15,8 @@ export interface Extremum {
 /** COLMAP's thresholds: least contrast, for pixels of 0 to 1, and largest ratio of principal curvatures. */
 const PEAK = 0.02 / LEVELS;
 const EDGE = 10;
+/** Contrast below which a pixel is not looked at. */
+const LEAST = 0.8 * PEAK;
 /** Steps to a neighboring pixel that a place may take. */
 const STEPS = 5;
 /** An offset beyond this leads to the neighboring pixel, and one beyond the other is no extremum of this pixel. */
@@ -31,7 +33,7 @@ export function extrema(octave: Octave): Extremum[] {
     for (let y = 1; y < height - 1; y += 1) {
       for (let x = 1, at = y * width + 1; x < width - 1; x += 1, at += 1) {
         const value = here[at]!;
-        if (Math.abs(value) >= 0.8 * PEAK && isExtremum(value, at, width, below, here, above)) {
+        if ((value >= LEAST || value <= -LEAST) && isExtremum(value, at, width, below, here, above)) {
           const placed = refined({ x, y, level }, octave, [below, here, above]);
           if (placed !== null) {
             found.push(placed);

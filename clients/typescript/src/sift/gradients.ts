@@ -20,7 +20,7 @@ export function gradients(octave: Octave, level: number): Gradients {
     const [up, down] = [y > 0 ? width : 0, y < height - 1 ? width : 0];
     const halfY = up > 0 && down > 0 ? 0.5 : 1;
     for (let x = 0, at = y * width; x < width; x += 1, at += 1) {
-      const [left, right] = [x > 0 ? 1 : 0, x < width - 1 ? 1 : 0];
+      const left = x > 0 ? 1 : 0, right = x < width - 1 ? 1 : 0;
       const gx = (image[at + right]! - image[at - left]!) * (left + right === 2 ? 0.5 : 1);
       const gy = (image[at + down]! - image[at - up]!) * halfY;
       lengths[at] = Math.sqrt(gx * gx + gy * gy);
@@ -36,7 +36,7 @@ export function gradients(octave: Octave, level: number): Gradients {
  */
 function direction(y: number, x: number): number {
   const high = Math.abs(y) + 1.19209290e-7;
-  const [ratio, quarter] = x >= 0 ? [(x - high) / (x + high), Math.PI / 4] : [(x + high) / (high - x), (3 * Math.PI) / 4];
-  const angle = quarter + (0.1821 * ratio * ratio - 0.9675) * ratio;
+  const ratio = x >= 0 ? (x - high) / (x + high) : (x + high) / (high - x);
+  const angle = (x >= 0 ? Math.PI / 4 : (3 * Math.PI) / 4) + (0.1821 * ratio * ratio - 0.9675) * ratio;
   return y < 0 ? 2 * Math.PI - angle : angle;
 }

@@ -1,6 +1,7 @@
 /** The scale space of an image, octave by octave (Lowe 2004, Sec. 3 and 3.3): blurred images at steps of 2^(1/3). */
 
 import type { GrayImage } from "../sift.js";
+import { convolved } from "./blur.js";
 
 /** Levels of an octave in which extrema are looked for: S, "intervals" in the paper. */
 export const LEVELS = 3;
@@ -21,7 +22,10 @@ export interface Octave {
 /** The first octave of an image: as it is (0), or doubled (-1). */
 export function firstOctave(image: GrayImage, first: -1 | 0): Octave {
   let { width, height } = image;
-  let base: Float32Array = Float32Array.from(image.pixels, (value) => value / 255);
+  let base = new Float32Array(width * height);
+  for (let at = 0; at < base.length; at += 1) {
+    base[at] = image.pixels[at]! / 255;
+  }
   if (first === -1) {
     base = doubled(base, width, height);
     [width, height] = [2 * width, 2 * height];
@@ -56,7 +60,7 @@ function grown(base: Float32Array, width: number, height: number): Octave {
 }
 
 /** An image of twice the size, whose new pixels are means of their neighbors. */
-function doubled(image: Float32Array, width: number, height: number): Float32Array {
+function doubled(image: Float32Array, width: number, height: number): Float32Array<ArrayBuffer> {
   const wide = new Float32Array(2 * width * height);
   for (let row = 0; row < height; row += 1) {
     for (let x = 0; x < width; x += 1) {
@@ -81,8 +85,7 @@ function doubled(image: Float32Array, width: number, height: number): Float32Arr
 
 /** An image after a Gaussian blur of `sigma` pixels, four of which the kernel reaches; pixels at the border go on beyond it. */
 export function blurred(image: Float32Array, width: number, height: number, sigma: number): Float32Array {
-  const kernel = gaussian(sigma);
-  return blurredColumns(blurredRows(image, width, height, kernel), width, height, kernel);
+  return convolved(image, width, height, gaussian(sigma));
 }
 
 /** One half of a Gaussian kernel, from its center; the whole kernel sums to one. */
@@ -91,49 +94,4 @@ function gaussian(sigma: number): Float64Array {
   const half = Float64Array.from({ length: radius + 1 }, (_, at) => Math.exp(-0.5 * (at / sigma) ** 2));
   const total = 2 * half.reduce((sum, value) => sum + value, 0) - half[0]!;
   return half.map((value) => value / total);
-}
-
-function blurredRows(image: Float32Array, width: number, height: number, kernel: Float64Array): Float32Array {
-  const radius = kernel.length - 1;
-  const made = new Float32Array(width * height);
-  const padded = new Float64Array(width + 2 * radius);
-  const center = kernel[0]!;
-  for (let y = 0; y < height; y += 1) {
-    const row = y * width;
-    padded.fill(image[row]!, 0, radius);
-    padded.set(image.subarray(row, row + width), radius);
-    padded.fill(image[row + width - 1]!, radius + width);
-    for (let x = 0; x < width; x += 1) {
-      const at = x + radius;
-      let sum = center * padded[at]!;
-      for (let k = 1; k <= radius; k += 1) {
-        sum += kernel[k]! * (padded[at - k]! + padded[at + k]!);
-      }
-      made[row + x] = sum;
-    }
-  }
-  return made;
-}
-
-function blurredColumns(image: Float32Array, width: number, height: number, kernel: Float64Array): Float32Array {
-  const radius = kernel.length - 1;
-  const made = new Float32Array(width * height);
-  const sums = new Float64Array(width);
-  for (let y = 0; y < height; y += 1) {
-    const center = kernel[0]!;
-    for (let x = 0, at = y * width; x < width; x += 1, at += 1) {
-      sums[x] = center * image[at]!;
-    }
-    // Row by row, as memory lies.
-    for (let k = 1; k <= radius; k += 1) {
-      const weight = kernel[k]!;
-      let above = Math.max(y - k, 0) * width;
-      let below = Math.min(y + k, height - 1) * width;
-      for (let x = 0; x < width; x += 1, above += 1, below += 1) {
-        sums[x] = sums[x]! + weight * (image[above]! + image[below]!);
-      }
-    }
-    made.set(sums, y * width);
-  }
-  return made;
 }

@@ -21,6 +21,8 @@ from veil.wire.names import chosen
 FIRST = "administrator"
 DEMO, DEMO_TOKEN = "demo", "demo.token"
 PUBLIC, PAGE_TOKEN = "demo in words", "demo-page.token"
+# The public map in private tiles; the page makes this name of the map's.
+PUBLIC_TILES = "demo-in-words"
 DEMO_NAMES = (DEMO, PUBLIC)  # of maps, and of the tokens for them
 EXAMPLES = """\
   veil serve store/                              listens on http://127.0.0.1:8700; the first start prints the admin token
@@ -206,7 +208,7 @@ def _add_demo(arguments: Serve, service: Any) -> None:
         if DEMO in missing:
             _contribute(service, features, path)
         if PUBLIC in missing:
-            _import_public(service, features)
+            _import_public(arguments.folder, service, features)
     if PUBLIC in missing or not page_path.is_file():
         public = next(item for item in service.records.all() if item.name == PUBLIC)
         # The address of the page holds this token: it may ask the public map, and nothing else.
@@ -245,10 +247,13 @@ def _contribute(service: Any, features: Any, path: Path) -> None:
         service.contribute(owner, record.id, message)
 
 
-def _import_public(service: Any, features: Any) -> None:
-    """Take a public map of the same photographs into the server, for queries in words."""
+def _import_public(store: Path, service: Any, features: Any) -> None:
+    """Take a public map of the same photographs into the server, for queries in words, and its tiles."""
     from veil.demo import rehearse_words, write_demo_map
+    from veil.files.service.served_tiles import add_served
+    from veil.places.tiles import cut_map
     from veil.server.maps.policy import MapPolicy
+    from veil.server.store.identity import TILES
 
     with tempfile.TemporaryDirectory(prefix="veil-serve-demo-") as folder:
         made = write_demo_map(features, Path(folder) / "map", steps=Bar)
@@ -256,6 +261,8 @@ def _import_public(service: Any, features: Any) -> None:
             rehearse_words(next(iter(features.values())), made)
             bar(1, 1)
         service.import_map(PUBLIC, Path(folder) / "map", MapPolicy(forms=("words",)))
+        cut_map(Path(folder) / "map", Path(folder) / "tiles")
+        add_served(store / TILES, PUBLIC_TILES, Path(folder) / "tiles", localizations=None)
 
 
 def _keep(secret: str, path: Path) -> None:

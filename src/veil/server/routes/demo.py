@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from functools import lru_cache
 from typing import Any
 
@@ -20,6 +21,8 @@ from veil.server.http.contract import says
 from veil.server.jobs.tasks import view_of
 from veil.server.service import NotFound, Service
 
+# The page's files by name, for the service worker that keeps them; it works for all of the page, not for its own folder alone.
+FILES, SERVICE_WORKER = "files.js", "service_worker.js"
 DICTIONARY_TYPE = "application/vnd.veil.codebook"
 TYPES = {
     "html": "text/html; charset=utf-8",
@@ -64,6 +67,7 @@ def add_dictionaries(app: FastAPI) -> None:
 def add_demo_page(app: FastAPI) -> None:
     """Add the page, its files, the photographs that it offers, and the view of a public map."""
     contents = page_files()
+    contents[FILES] = f"self.FILES = {json.dumps(sorted({*contents, FILES} - {SERVICE_WORKER}))};".encode()
     photographs = _photographs()
 
     @app.get("/", tags=["demo"], openapi_extra=says({200: {TYPES["html"]: None}, 304: None}))
@@ -112,6 +116,8 @@ def _file(request: Request, name: str, content: bytes) -> Response:
     """A file with its type; without its content where the browser has it already."""
     tag = f'"{hashlib.sha256(content).hexdigest()[:32]}"'
     headers = {**PAGE_HEADERS, "ETag": tag}
+    if name == SERVICE_WORKER:
+        headers["Service-Worker-Allowed"] = "/"
     return unless_known(request, Response(content, media_type=TYPES[name.rsplit(".", 1)[-1]], headers=headers))
 
 

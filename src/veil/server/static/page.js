@@ -6,6 +6,7 @@ import { composedEpsilon } from "./client/composition.js";
 import { SubsetMechanism, asNumber } from "./client/mechanism.js";
 import { general, outward, outwardPercent } from "./client/numbers.js";
 import { sha256 } from "./client/digests.js";
+import { find, keepPage, keptTiles, showRequests, tilesOf } from "./alone.js";
 import { evidenceRows, verdictOf } from "./answers.js";
 import { startCamera } from "./camera_view.js";
 import { showMessage } from "./message_parts.js";
@@ -21,7 +22,7 @@ const CALIBRATED = 0.01; // relative deviation of the focal lengths of the examp
 const part = (id) => document.getElementById(id);
 const viewer = new Viewer(part("viewer"));
 /** What is chosen now; `run` numbers the choices, so that what comes late is not shown for another one. */
-const now = { run: 0, maps: [], views: new Map(), ready: null, dictionary: null, photograph: null, features: null, release: null };
+const now = { run: 0, maps: [], views: new Map(), ready: null, tiles: null, dictionary: null, photograph: null, features: null, release: null };
 
 function trouble(place, error) {
   place.textContent = error === null ? "" : error.message;
@@ -29,7 +30,7 @@ function trouble(place, error) {
 }
 
 function hideAfter(first) {
-  for (const id of ["protect", "message", "answer"].slice(first)) {
+  for (const id of ["protect", "message", "answer", ...(first === 0 ? ["alone"] : [])].slice(first)) {
     part(id).hidden = true;
   }
 }
@@ -75,7 +76,17 @@ async function connect() {
       server.dropToken();
     }
     trouble(part("connection-trouble"), error);
+    if (error.status === 0 && keptTiles() !== null) {
+      useKeptTiles();
+    }
   }
+}
+
+/** Without the server, the map that was used last serves, as this browser keeps its tiles. */
+function useKeptTiles() {
+  now.tiles = keptTiles();
+  part("map-note").textContent = `The map "${now.tiles.map}" is kept in this browser: photographs are localized here, in what is kept.`;
+  part("map-note").hidden = false;
 }
 
 function chosenMap() {
@@ -92,6 +103,10 @@ async function chooseMap() {
   part("map-note").hidden = false;
   hideAfter(2);
   now.ready = useDictionary(map.dictionaries[0]);
+  now.tiles = await tilesOf(map.name);
+  if (now.tiles !== null) {
+    keepPage().catch(() => {}); // the page works without it, but not without a network
+  }
   await now.ready;
   if (!now.views.has(map.map)) {
     now.views.set(map.map, map.public ? await server.view(map.map) : null);
@@ -154,7 +169,14 @@ async function choose(source, { name, known = null, button = null }) {
     showPromise();
     trouble(part("release-trouble"), null);
     part("release-again").hidden = true;
-    bring("protect");
+    const canAsk = now.ready !== null, canFind = now.tiles !== null;
+    [part("alone").hidden, part("sent").hidden, part("protect-or").hidden] = [!canFind, true, !canFind];
+    if (canAsk || !canFind) {
+      bring("protect");
+    }
+    if (canFind) {
+      bring("alone");
+    }
   } catch (error) {
     if (run === now.run) {
       trouble(part("choose-trouble"), error);
@@ -234,6 +256,22 @@ async function release(allowSecond) {
   bring("message");
 }
 
+// Found here -----------------------------------------------------------------------------------------------------------------
+
+async function findAlone() {
+  const { run, tiles, photograph } = now;
+  const begun = performance.now();
+  const found = await find(tiles, photograph);
+  if (run !== now.run) {
+    return;
+  }
+  part("guarantee").textContent = [found.guarantee, ...found.refused].join(" ");
+  showRequests(part("requests"), part("request-bytes"));
+  part("sent").hidden = false;
+  part("message").hidden = true;
+  showAnswer(found.answer, (performance.now() - begun) / 1000, "Where it was taken", "found on this device", "device");
+}
+
 // Answer ---------------------------------------------------------------------------------------------------------------------
 
 async function send() {
@@ -244,13 +282,19 @@ async function send() {
   if (run !== now.run || sent !== now.release) {
     return;
   }
-  const seconds = (performance.now() - begun) / 1000;
+  showAnswer(answer, (performance.now() - begun) / 1000, "What came back", "the server's answer", "server");
+}
+
+/** Show an answer, whoever found it. */
+function showAnswer(answer, seconds, name, where, style) {
   const verdict = verdictOf(answer);
+  [part("answer-name").textContent, part("answer-where").textContent] = [name, where];
+  part("answer-where").className = `where ${style}`;
   part("verdict").textContent = verdict.text;
   part("verdict").classList.toggle("refusal", !verdict.found);
   part("evidence").replaceChildren(...evidenceRows(answer, seconds));
   part("answer").dataset.answer = JSON.stringify(answer);
-  const view = now.views.get(map.map) ?? null;
+  const view = now.views.get(part("map").value) ?? null;
   part("viewer-figure").hidden = view === null;
   bring("answer");
   if (view !== null) {
@@ -283,6 +327,7 @@ part("release").addEventListener("click", () =>
 part("release-again").addEventListener("click", () =>
   doing(part("release-again"), part("release-trouble"), "Drawing words ...", () => release(true)),
 );
+part("find").addEventListener("click", () => doing(part("find"), part("find-trouble"), "Looking for the place ...", findAlone));
 part("send").addEventListener("click", () => doing(part("send"), part("send-trouble"), "Waiting for the answer ...", send));
 startCamera({ part, onPicture: (canvas) => choose(canvas, { name: "camera" }), onTrouble: (error) => trouble(part("choose-trouble"), error) });
 
@@ -291,4 +336,7 @@ if (server.findToken()) {
   connect();
 } else {
   part("token-form").hidden = false;
+  if (!navigator.onLine && keptTiles() !== null) {
+    useKeptTiles();
+  }
 }

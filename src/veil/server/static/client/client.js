@@ -5,11 +5,12 @@ import { readDictionary } from "./codebook_file.js";
 import { messageLength } from "./codec.js";
 import { Connection, VeilProblem } from "./connection.js";
 import { sha256 } from "./digests.js";
-import { WireError } from "./errors.js";
+import { InputError, WireError } from "./errors.js";
 import { HEAD_BYTES, readHead } from "./head.js";
 import { memberText } from "./json.js";
 import { receiptOf, requireInChain } from "./receipts.js";
 import { MemoryStore } from "./store.js";
+import { MapTiles } from "./tiles/access.js";
 // Ids of maps, as servers make them; no map has a name of this form.
 const MAP_ID = /^m[0-9a-f]{16}$/;
 // Receipts of one server, more than any has; one that lies must not fill the device's memory.
@@ -17,13 +18,14 @@ const MOST_LINKS = 5_000_000;
 /**
  * A client of one server.
  *
- * It sends messages, which `Device.release` or Python's veil made, and nothing else: other bytes are refused before anything is
- * sent. Errors: InputError and WireError for what cannot be sent or read, `Unreachable`, and `VeilProblem` where the server
- * refuses.
+ * It sends messages, which `Device.release` or Python's veil made, and queries for tiles, and nothing else: other bytes are
+ * refused before anything is sent. Errors: InputError and WireError for what cannot be sent or read, `Unreachable`, and
+ * `VeilProblem` where the server refuses.
  */
 export class VeilClient {
     #connection;
     #store;
+    #tiles = new Map();
     constructor(options) {
         this.#connection = new Connection(options);
         this.#store = options.store ?? new MemoryStore();
@@ -64,8 +66,11 @@ export class VeilClient {
     async usage() {
         return factsOf(await this.#get("v1", "me", "usage"));
     }
-    /** The pose of a message's image on a map, given by id or name; the server keeps nothing of the message. */
     async localize(map, message) {
+        if (typeof map !== "string")
+            return this.#fromTiles(map);
+        if (message === undefined)
+            throw new InputError("there is no message; give one, or a photograph with the name of tiles");
         requireMessage(message);
         const path = ["v1", "maps", await this.#idOf(map), "localize"];
         return localizationOf(await this.#connection.json({ method: "POST", path, message }));
@@ -172,6 +177,18 @@ export class VeilClient {
         const heads = new Set(noted.map(({ receiptsHead }) => receiptsHead));
         for (const head of heads.size > 0 ? heads : [""])
             requireInChain(receipt, links, head || null);
+    }
+    async #fromTiles({ tiles, also = [], photograph, near, within, fix, most, options, ...access }) {
+        const urls = [`${this.#connection.url}/v1/tiles/${encodeURIComponent(tiles)}`, ...also];
+        const key = JSON.stringify([urls, access.version, access.offline, access.exit]);
+        let opened = this.#tiles.get(key);
+        if (opened === undefined) {
+            opened = MapTiles.open(urls, access);
+            this.#tiles.set(key, opened);
+            opened.catch(() => this.#tiles.delete(key));
+        }
+        const use = { near, within, fix, most, options };
+        return (await opened).localize(photograph, Object.fromEntries(Object.entries(use).filter(([, value]) => value !== undefined)));
     }
     /** Send one message, and note that it was acknowledged, or drop it if it was refused for good. */
     async #send(sending) {

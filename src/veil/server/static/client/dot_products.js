@@ -1,4 +1,4 @@
-/** Products of 8-bit rows in whole numbers, by WebAssembly's SIMD where the engine has it, else by plain loops: both exact. */
+/** Products of rows of 8 or 16 bits in whole numbers, by WebAssembly's SIMD where the engine has it, else by plain loops: both exact. */
 import { ADD, AGAIN, BELOW, END, LOOP, STORE, assembled, constant, get, set, tee } from "./wasm.js";
 /** Products of descriptors with words, in blocks of at most `block` words, by the faster way that the engine has. */
 export function dotProducts(descriptors, stored, dim, block) {

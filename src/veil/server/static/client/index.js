@@ -18,3 +18,6 @@ export { receiptOf, requireInChain } from "./receipts.js";
 export { extractSift } from "./sift.js";
 export { MemoryStore } from "./store.js";
 export { TileServers } from "./tiles.js";
+export { MapTiles } from "./tiles/access.js";
+export { BrowserTileCache, MemoryTileCache } from "./tiles/cache.js";
+export { localizeInTiles, wantedTiles } from "./tiles/localize.js";

@@ -36,7 +36,8 @@ export function undistorter(camera) {
         return [found[0] * scale, found[1] * scale];
     };
 }
-function lensOf(camera, count, isFisheye) {
+/** The distortion of a camera with a number of focal lengths, from its parameters in COLMAP's order. */
+export function lensOf(camera, count, isFisheye) {
     const distortion = camera.params.slice(count + 2);
     if (isFisheye || distortion.length <= 2)
         return { above: distortion, below: [], tangential: [0, 0] };
@@ -62,7 +63,7 @@ function followed(lens, target, limit, focal) {
     return isBeyond ? "beyond" : found;
 }
 /** The point that the lens maps to `wanted`, by at most `rounds` iterations of Newton's method from `start`. */
-function newton(lens, start, wanted, rounds) {
+export function newton(lens, start, wanted, rounds) {
     let found = start;
     for (let round = 0; round < rounds; round++) {
         const { at, xx, xy, yy } = distorted(lens, found);
@@ -76,7 +77,7 @@ function newton(lens, start, wanted, rounds) {
     return found;
 }
 /** The distorted point, and the derivatives xx, xy = yx, yy of the distortion there. */
-function distorted(lens, [x, y]) {
+export function distorted(lens, [x, y]) {
     const square = x * x + y * y;
     const [above, aboveSlope] = polynomial(square, lens.above);
     const [below, belowSlope] = polynomial(square, lens.below);

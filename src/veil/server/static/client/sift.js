@@ -29,14 +29,34 @@ export function extractSift(image, options = {}) {
     }
     const normalization = options.normalization ?? "L2";
     if (options.firstOctave !== undefined) {
-        return packed(image, kept(described(image, options.firstOctave), most), normalization);
+        return packed(image, oriented(image, options.firstOctave, most), normalization);
     }
-    const few = kept(described(image, 0), most);
+    const few = oriented(image, 0, most);
     const enough = 2 * few.length >= most;
-    return packed(image, enough ? few : kept(described(image, -1), most), normalization);
+    return packed(image, enough ? few : oriented(image, -1, most), normalization);
 }
-/** The described keypoints of all octaves, by level of the scale space, from the finest. */
-function described(image, first) {
+/**
+ * The features that are kept, from the finest level of the scale space: whole levels from the coarsest until there are enough, as
+ * COLMAP does, then those of largest scale. Gradients of the levels that are left out are not computed.
+ */
+function oriented(image, first, most) {
+    const levels = levelsOf(image, first), made = [];
+    for (let count = 0; levels.length > 0 && count <= most;) {
+        made.unshift(orientedLevel(levels.pop()));
+        count += made[0].length;
+    }
+    const all = made.flat(), sigma = (row) => all[row].one.sigma * all[row].step;
+    if (all.length <= most) {
+        return all;
+    }
+    const order = all.map((_, row) => row).sort((a, b) => sigma(b) - sigma(a) || a - b);
+    return order
+        .slice(0, most)
+        .sort((a, b) => a - b)
+        .map((row) => all[row]);
+}
+/** The levels with keypoints of all octaves, from the finest. */
+function levelsOf(image, first) {
     const levels = [];
     let octave = firstOctave(image, first);
     for (let number = first; number < first + OCTAVES; number += 1) {
@@ -50,51 +70,26 @@ function described(image, first) {
         for (let level = 0; level < LEVELS; level += 1) {
             const here = found.filter((one) => one.level === level);
             if (here.length > 0) {
-                levels.push(describedLevel(here, octave, level, number));
+                levels.push({ found: here, octave, level, number });
             }
         }
     }
     return levels;
 }
-/** The keypoints of one level with their directions and descriptors, in pixels of the image. */
-function describedLevel(found, octave, level, number) {
-    const gradient = gradients(octave, level);
-    const step = 2 ** number;
-    const made = [];
+/** The keypoints of one level in their directions. */
+function orientedLevel({ found, octave, level, number }) {
+    const gradient = gradients(octave, level), step = 2 ** number, made = [];
     for (const one of found) {
         // COLMAP keeps the first two of up to four directions, in the order of the histogram.
         for (const angle of orientations(one, gradient).slice(0, MOST_ORIENTATIONS)) {
-            made.push({
-                x: one.x * step,
-                y: one.y * step,
-                sigma: one.sigma * step,
-                angle,
-                histogram: describe(one, angle, gradient),
-            });
+            made.push({ one, angle, gradient, step });
         }
     }
     return made;
 }
-/** The features that are kept: whole levels from the coarsest until there are enough, as COLMAP does, then those of largest scale. */
-function kept(levels, most) {
-    let from = levels.length;
-    for (let count = 0; from > 0 && count <= most;) {
-        from -= 1;
-        count += levels[from].length;
-    }
-    const all = levels.slice(from).flat();
-    if (all.length <= most) {
-        return all;
-    }
-    const order = all.map((_, row) => row).sort((a, b) => all[b].sigma - all[a].sigma || a - b);
-    return order
-        .slice(0, most)
-        .sort((a, b) => a - b)
-        .map((row) => all[row]);
-}
 /** Features as arrays, without those whose descriptor is zero. */
 function packed(image, found, normalization) {
-    const descriptors = found.map((one) => quantize(one.histogram, normalization));
+    const descriptors = found.map(({ one, angle, gradient }) => quantize(describe(one, angle, gradient), normalization));
     const lively = found.map((_, row) => row).filter((row) => descriptors[row].some((value) => value > 0));
     if (lively.length === 0) {
         throw new InputError("no features were found; the image may be blank or out of focus");
@@ -111,12 +106,12 @@ function packed(image, found, normalization) {
         orientations: new Float32Array(count),
     };
     lively.forEach((row, place) => {
-        const one = found[row];
-        features.keypoints[2 * place] = one.x + 0.5; // pixel centers lie at +0.5
-        features.keypoints[2 * place + 1] = one.y + 0.5;
+        const { one, angle, step } = found[row];
+        features.keypoints[2 * place] = one.x * step + 0.5; // pixel centers lie at +0.5
+        features.keypoints[2 * place + 1] = one.y * step + 0.5;
         features.descriptors.set(descriptors[row], DESCRIPTOR_LENGTH * place);
-        features.scales[place] = one.sigma;
-        features.orientations[place] = one.angle;
+        features.scales[place] = one.sigma * step;
+        features.orientations[place] = angle;
     });
     return features;
 }

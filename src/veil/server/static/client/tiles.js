@@ -18,15 +18,19 @@ export class TileServers {
     boxes;
     exit;
     way;
+    parts;
     constructor(facts, 
     /** Corners of the box around the cameras of each tile: x, y, z of the low one, then of the high one. */
     boxes, 
     /** The name of the exit by which tiles are fetched. */
-    exit, way) {
+    exit, way, 
+    /** The manifest's text and arrays, as they were verified. */
+    parts) {
         this.facts = facts;
         this.boxes = boxes;
         this.exit = exit;
         this.way = way;
+        this.parts = parts;
     }
     /** What a fetch promises, as a sentence. */
     get guarantee() {
@@ -66,7 +70,7 @@ export class TileServers {
             throw new WireError("the manifest's parts do not belong together; try again later");
         }
         const source = { hosts, served, facts, mostBytes }, name = exit ?? defaultExit(source);
-        return new TileServers(facts, boxesOf(binary, facts.tiles), name, await exitOf(name, source));
+        return new TileServers(facts, boxesOf(binary, facts.tiles), name, await exitOf(name, source), { text, binary });
     }
     /** Numbers of the tiles whose cameras are nearest to a place in the map, the nearest first; as many as a fetch asks for. */
     near(x, y, z) {

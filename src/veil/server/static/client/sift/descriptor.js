@@ -1,4 +1,5 @@
 /** Descriptors: 4 x 4 histograms of 8 directions of the gradients around a keypoint (Lowe 2004, Sec. 6). */
+import { expOfMinus } from "./exponential_table.js";
 const CELLS = 4;
 const DIRECTIONS = 8;
 /** Numbers of a descriptor. */
@@ -10,53 +11,80 @@ const WINDOW_CELLS = CELLS / 2;
 /** Largest share of one direction in a descriptor of unit length. */
 const MOST = 0.2;
 const STEPS = 512;
+/** Cells with a margin of one around them, which gathers what lies outside; a step down and one across in the histogram. */
+const DOWN = (CELLS + 2) * DIRECTIONS, ACROSS = DIRECTIONS;
+const margined = new Float64Array((CELLS + 2) * DOWN);
 /** The descriptor of a keypoint in one of its directions, of unit length, rows of cells from the top, as Lowe orders them. */
 export function describe(one, angle, gradient) {
     const { width, height, lengths, angles } = gradient;
-    const [cosine, sine] = [Math.cos(angle), Math.sin(angle)];
-    const side = CELL_SIGMAS * one.sigma;
+    const side = CELL_SIGMAS * one.sigma, cosine = Math.cos(angle) / side, sine = Math.sin(angle) / side;
     const radius = Math.floor((Math.SQRT2 * side * (CELLS + 1)) / 2 + 0.5);
-    const [centerX, centerY] = [Math.floor(one.x + 0.5), Math.floor(one.y + 0.5)];
-    const histogram = new Float64Array(DESCRIPTOR_LENGTH);
+    const centerX = Math.floor(one.x + 0.5), centerY = Math.floor(one.y + 0.5);
+    const reach = CELLS / 2 + 0.5, turns = DIRECTIONS / (2 * Math.PI);
+    const [left, right] = [Math.max(centerX - radius, 1), Math.min(centerX + radius, width - 2)];
+    margined.fill(0);
     for (let y = Math.max(centerY - radius, 1); y <= Math.min(centerY + radius, height - 2); y += 1) {
-        for (let x = Math.max(centerX - radius, 1); x <= Math.min(centerX + radius, width - 2); x += 1) {
-            const [dx, dy] = [x - one.x, y - one.y];
+        const dy = y - one.y, row = y * width;
+        for (let x = left; x <= right; x += 1) {
+            const dx = x - one.x;
             // In cells, along the keypoint's direction and across it, from the center of the descriptor.
-            const along = (cosine * dx + sine * dy) / side;
-            const across = (-sine * dx + cosine * dy) / side;
-            if (Math.abs(along) >= CELLS / 2 + 0.5 || Math.abs(across) >= CELLS / 2 + 0.5) {
+            const along = cosine * dx + sine * dy, across = cosine * dy - sine * dx;
+            if (along >= reach || along <= -reach || across >= reach || across <= -reach) {
                 continue;
             }
-            const weight = Math.exp(-(along * along + across * across) / (2 * WINDOW_CELLS ** 2)) * lengths[y * width + x];
-            let turn = angles[y * width + x] - angle;
-            turn -= 2 * Math.PI * Math.floor(turn / (2 * Math.PI));
-            spread(histogram, along + CELLS / 2 - 0.5, across + CELLS / 2 - 0.5, (DIRECTIONS * turn) / (2 * Math.PI), weight);
-        }
-    }
-    return unit(unit(histogram).map((value) => Math.min(value, MOST)));
-}
-/** Share a weight among the cells and directions around a place, trilinearly. */
-function spread(histogram, column, row, direction, weight) {
-    const [left, top, first] = [Math.floor(column), Math.floor(row), Math.floor(direction)];
-    const [right, bottom, second] = [column - left, row - top, direction - first];
-    for (let y = Math.max(top, 0); y <= Math.min(top + 1, CELLS - 1); y += 1) {
-        const inRow = weight * (y === top ? 1 - bottom : bottom);
-        for (let x = Math.max(left, 0); x <= Math.min(left + 1, CELLS - 1); x += 1) {
-            const inCell = inRow * (x === left ? 1 - right : right);
-            const cell = DIRECTIONS * (CELLS * y + x);
+            const weight = expOfMinus((along * along + across * across) / (2 * WINDOW_CELLS ** 2)) * lengths[row + x];
+            let direction = (angles[row + x] - angle) * turns;
+            direction -= DIRECTIONS * Math.floor(direction / DIRECTIONS);
+            // Shared among the cells and directions around a place, trilinearly.
+            const column = along + reach, line = across + reach, first = direction | 0, cellX = column | 0, cellY = line | 0;
+            const inRight = column - cellX, inBottom = line - cellY, inSecond = direction - first;
             // COLMAP stores directions clockwise, as Lowe's program does: bin 0, then 7 down to 1.
-            histogram[cell + ((2 * DIRECTIONS - first) % DIRECTIONS)] += inCell * (1 - second);
-            histogram[cell + ((2 * DIRECTIONS - first - 1) % DIRECTIONS)] += inCell * second;
+            const one0 = (DIRECTIONS - first) & 7, one1 = (2 * DIRECTIONS - 1 - first) & 7;
+            const cell = cellY * DOWN + cellX * ACROSS, second = weight * inSecond, rest = weight - second;
+            const top = 1 - inBottom, near = 1 - inRight;
+            margined[cell + one0] += rest * top * near;
+            margined[cell + one1] += second * top * near;
+            margined[cell + ACROSS + one0] += rest * top * inRight;
+            margined[cell + ACROSS + one1] += second * top * inRight;
+            margined[cell + DOWN + one0] += rest * inBottom * near;
+            margined[cell + DOWN + one1] += second * inBottom * near;
+            margined[cell + DOWN + ACROSS + one0] += rest * inBottom * inRight;
+            margined[cell + DOWN + ACROSS + one1] += second * inBottom * inRight;
         }
     }
+    const histogram = new Float64Array(DESCRIPTOR_LENGTH);
+    for (let line = 0; line < CELLS; line += 1) {
+        const from = (line + 1) * DOWN + ACROSS;
+        histogram.set(margined.subarray(from, from + CELLS * DIRECTIONS), line * CELLS * DIRECTIONS);
+    }
+    scaleToUnit(histogram);
+    for (let at = 0; at < DESCRIPTOR_LENGTH; at += 1) {
+        histogram[at] = Math.min(histogram[at], MOST);
+    }
+    scaleToUnit(histogram);
+    return histogram;
 }
-function unit(values) {
-    const length = Math.sqrt(values.reduce((sum, value) => sum + value * value, 0));
-    return length > 0 ? values.map((value) => value / length) : values;
+function scaleToUnit(values) {
+    let sum = 0;
+    for (let at = 0; at < values.length; at += 1) {
+        sum += values[at] * values[at];
+    }
+    const length = Math.sqrt(sum);
+    for (let at = 0; length > 0 && at < values.length; at += 1) {
+        values[at] /= length;
+    }
 }
 /** A descriptor as 8 bits: of unit length ("L2"), or the root of its shares ("L1_ROOT"), in steps of 1/512. */
 export function quantize(histogram, normalization) {
-    const sum = histogram.reduce((total, value) => total + value, 0);
-    const scaled = normalization === "L2" || sum === 0 ? histogram : histogram.map((value) => Math.sqrt(value / sum));
-    return Uint8Array.from(scaled, (value) => Math.min(Math.round(STEPS * value), 255));
+    const made = new Uint8Array(histogram.length);
+    let sum = 0;
+    for (let at = 0; at < histogram.length; at += 1) {
+        sum += histogram[at];
+    }
+    const isRoot = normalization !== "L2" && sum !== 0;
+    for (let at = 0; at < histogram.length; at += 1) {
+        const value = isRoot ? Math.sqrt(histogram[at] / sum) : histogram[at];
+        made[at] = Math.min(Math.round(STEPS * value), 255);
+    }
+    return made;
 }

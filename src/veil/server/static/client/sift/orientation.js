@@ -1,4 +1,5 @@
 /** Directions of a keypoint: peaks of a histogram of the gradients around it (Lowe 2004, Sec. 5). */
+import { expOfMinus } from "./exponential_table.js";
 /** Directions of one keypoint that COLMAP describes. */
 export const MOST_ORIENTATIONS = 2;
 const BINS = 36;
@@ -26,16 +27,18 @@ function histogramAround(one, gradient) {
     const { width, height, lengths, angles } = gradient;
     const sigma = WINDOW * one.sigma;
     const radius = Math.max(Math.floor(3 * sigma), 1);
-    const [centerX, centerY] = [Math.floor(one.x + 0.5), Math.floor(one.y + 0.5)];
+    const centerX = Math.floor(one.x + 0.5), centerY = Math.floor(one.y + 0.5), most = radius * radius + 0.6;
+    const [left, right] = [Math.max(centerX - radius, 0), Math.min(centerX + radius, width - 1)];
     const histogram = new Float64Array(BINS);
     for (let y = Math.max(centerY - radius, 0); y <= Math.min(centerY + radius, height - 1); y += 1) {
-        for (let x = Math.max(centerX - radius, 0); x <= Math.min(centerX + radius, width - 1); x += 1) {
-            const square = (x - one.x) ** 2 + (y - one.y) ** 2;
-            if (square >= radius * radius + 0.6) {
+        const dy = y - one.y, row = y * width;
+        for (let x = left; x <= right; x += 1) {
+            const dx = x - one.x, square = dx * dx + dy * dy;
+            if (square >= most) {
                 continue;
             }
-            const weight = Math.exp(-square / (2 * sigma * sigma)) * lengths[y * width + x];
-            const place = (BINS * angles[y * width + x]) / (2 * Math.PI) - 0.5;
+            const weight = expOfMinus(square / (2 * sigma * sigma)) * lengths[row + x];
+            const place = (BINS * angles[row + x]) / (2 * Math.PI) - 0.5;
             const bin = Math.floor(place);
             const share = place - bin;
             histogram[(bin + BINS) % BINS] += (1 - share) * weight;
@@ -46,9 +49,12 @@ function histogramAround(one, gradient) {
 }
 /** A circular histogram after means of three bins, several times over. */
 function smoothed(histogram) {
-    let now = histogram;
+    let now = histogram, next = new Float64Array(BINS);
     for (let time = 0; time < SMOOTHINGS; time += 1) {
-        now = now.map((here, bin, all) => (all[(bin + BINS - 1) % BINS] + here + all[(bin + 1) % BINS]) / 3);
+        for (let bin = 0; bin < BINS; bin += 1) {
+            next[bin] = (now[(bin + BINS - 1) % BINS] + now[bin] + now[(bin + 1) % BINS]) / 3;
+        }
+        [now, next] = [next, now];
     }
     return now;
 }

@@ -1,0 +1,81 @@
+/** The manifest of a map's tiles, what every device has of the map before it asks for a tile (veil.tiles.manifest). */
+import { viewOf } from "../bytes.js";
+import { WireError } from "../errors.js";
+import { placeOf } from "../geometry/georeference.js";
+import { canonicalJson } from "../json.js";
+const MOST_WORDS = 1 << 16, MOST_AXES = 4095, MOST_DIM = 4096;
+// Squares and products of numbers below this stay finite in single precision.
+const MOST = 1e12;
+/**
+ * The manifest of its two parts, of which the version and the digest were verified before.
+ *
+ * Raises WireError for parts that do not mean a map's tiles.
+ */
+export function decodeManifest(text, binary) {
+    const value = JSON.parse(canonicalJson(text));
+    const space = object(value.descriptor);
+    const tiles = integer(value.tiles, 1 << 20), axes = integer(value.axes, MOST_AXES), words = integer(value.words, MOST_WORDS);
+    const dim = integer(space.dim, MOST_DIM), bits = integer(value.bits, 8), { normalization } = space;
+    if ((bits !== 4 && bits !== 8) || axes >= dim || (axes * bits) % 8 !== 0)
+        throw wrong(`${axes} axes of ${bits} bits cannot be`);
+    if (normalization !== "L2" && normalization !== "L1_ROOT")
+        throw wrong("its descriptors' normalization is unknown");
+    const sizes = [24 * tiles, 24 * tiles, 4 * dim, 4 * dim * axes, 4 * axes, words * axes, tiles * words];
+    if (sizes.reduce((sum, size) => sum + size, 0) !== binary.length)
+        throw wrong(`its binary part has ${binary.length} bytes`);
+    const starts = sizes.map((_, part) => sizes.slice(0, part).reduce((sum, size) => sum + size, 0));
+    const bytes = (part) => binary.subarray(starts[part], starts[part] + sizes[part]);
+    const coding = {
+        descriptor: String(space.kind),
+        normalization: normalization,
+        dim,
+        axes,
+        bits,
+        mean: singles(bytes(2)),
+        principal: singles(bytes(3)),
+        scales: singles(bytes(4)),
+        step: positive(value.step),
+        leastPixels: positive(value.least_pixels),
+        leastFrames: positive(value.least_frames),
+    };
+    if (!coding.scales.every((scale) => scale > 1 / MOST && scale < MOST))
+        throw wrong("a scale is none");
+    if (![coding.mean, coding.principal].every((rows) => rows.every((item) => Math.abs(item) < MOST)))
+        throw wrong("an axis is none");
+    const sketches = { words: new Int8Array(bytes(5)), counts: bytes(6) };
+    for (let word = 0; word < words; word++) {
+        if (!sketches.words.subarray(word * axes, (word + 1) * axes).some((level) => level !== 0))
+            throw wrong("a word is zero");
+    }
+    const corners = new Float64Array(6 * tiles), view = viewOf(binary);
+    for (let at = 0; at < corners.length; at++)
+        corners[at] = view.getFloat64(8 * at, true);
+    for (let at = 0; at < 3 * tiles; at++) {
+        if (!(corners[at] <= corners[3 * tiles + at] && Math.abs(corners[at]) < Infinity))
+            throw wrong("a cell is no box");
+    }
+    const place = value.place === null ? null : placeOf(value.place);
+    return { tiles, asked: integer(value.asked, tiles), coding, boxes: corners, sketches, place };
+}
+function wrong(reason) {
+    return new WireError(`this is no manifest of tiles (${reason}); get it again`);
+}
+function object(value) {
+    if (typeof value !== "object" || value === null)
+        throw wrong("a part is missing");
+    return value;
+}
+function integer(value, most) {
+    if (typeof value !== "number" || !Number.isInteger(value) || value < 1 || value > most)
+        throw wrong("a number is out of range");
+    return value;
+}
+function positive(value) {
+    if (typeof value !== "number" || !(value > 1 / MOST && value < MOST))
+        throw wrong("a number is out of range");
+    return value;
+}
+function singles(bytes) {
+    const view = viewOf(bytes);
+    return Float32Array.from({ length: bytes.length / 4 }, (_, at) => view.getFloat32(4 * at, true));
+}
