@@ -38,6 +38,8 @@ class Sampling:
 
 
 P3P = Sampling(size=3, poses=4)
+GP3P = Sampling(size=3, poses=8)  # rays with centers of their own
+GP4PS = Sampling(size=4, poses=8)  # with the scale of the rig
 P4PF = Sampling(size=4, poses=10)  # with the focal length
 P6L = Sampling(size=6, poses=8)
 UPRIGHT_LINES = Sampling(size=4, poses=2)

@@ -73,14 +73,23 @@ def upright_turn(first, second, x, y, s_1, s_2, turn):
 
     Y (x, y, z) = (x cos + z sin, y, z cos - x sin).
     """
-    v0, v2 = s_2 * second[0] - s_1 * first[0], s_2 * second[2] - s_1 * first[2]
+    upright_rig_turn(first, second, x, y, (0.0, 0.0, 0.0), (0.0, 0.0, 0.0), s_1, s_2, turn)
+
+
+@compiled
+def upright_rig_turn(first, second, x, y, begin, apart, s_1, s_2, turn):
+    """Write to `turn` (5,) the cosine and sine of Y and the t with c_i + s_i u_i = Y x_i + t, as `upright_turn` has them.
+
+    The first ray begins at c_1 = `begin` (3,), the second at `begin` + `apart` (docs/theory/sequences.md, Eq. 5).
+    """
+    v0, v2 = s_2 * second[0] - s_1 * first[0] + apart[0], s_2 * second[2] - s_1 * first[2] + apart[2]
     d0, d2 = y[0] - x[0], y[2] - x[2]
     length = math.sqrt((v0 * v0 + v2 * v2) * (d0 * d0 + d2 * d2))
     cos, sin = (v0 * d0 + v2 * d2) / length, (v0 * d2 - v2 * d0) / length
     turn[0], turn[1] = cos, sin
-    turn[2] = s_1 * first[0] - (cos * x[0] + sin * x[2])
-    turn[3] = s_1 * first[1] - x[1]
-    turn[4] = s_1 * first[2] - (cos * x[2] - sin * x[0])
+    turn[2] = begin[0] + s_1 * first[0] - (cos * x[0] + sin * x[2])
+    turn[3] = begin[1] + s_1 * first[1] - x[1]
+    turn[4] = begin[2] + s_1 * first[2] - (cos * x[2] - sin * x[0])
 
 
 @compiled
@@ -119,17 +128,10 @@ def upright_rig_poses(centers, rays, points, down_rig, down_world, rotations, tr
     first, second, x, y = b @ rays[0], b @ rays[1], a @ points[0], a @ points[1]
     start, apart = b @ centers[0], b @ (centers[1] - centers[0])
     distances, turn = np.empty((MAX_POSES, 2)), np.empty(5)
-    count = upright_rig_distances(first, second, x, y, (apart[0], apart[1], apart[2]), distances)
+    count = upright_rig_distances(first, second, x, y, apart, distances)
     for k in range(count):
-        s_1, s_2 = distances[k, 0], distances[k, 1]
-        v0, v2 = s_2 * second[0] - s_1 * first[0] + apart[0], s_2 * second[2] - s_1 * first[2] + apart[2]
-        d0, d2 = y[0] - x[0], y[2] - x[2]
-        length = math.sqrt((v0 * v0 + v2 * v2) * (d0 * d0 + d2 * d2))
-        cos, sin = (v0 * d0 + v2 * d2) / length, (v0 * d2 - v2 * d0) / length
-        turn[0], turn[1] = cos, sin
-        turn[2] = start[0] + s_1 * first[0] - (cos * x[0] + sin * x[2])
-        turn[3] = start[1] + s_1 * first[1] - x[1]
-        turn[4] = start[2] + s_1 * first[2] - (cos * x[2] - sin * x[0])
+        upright_rig_turn(first, second, x, y, start, apart, distances[k, 0], distances[k, 1], turn)
+        cos, sin = turn[0], turn[1]
         heading = np.array([[cos, 0.0, sin], [0.0, 1.0, 0.0], [-sin, 0.0, cos]])
         rotations[k] = b.T @ heading @ a
         translations[k] = b.T @ turn[2:]
