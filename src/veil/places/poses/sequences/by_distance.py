@@ -18,7 +18,7 @@ from veil.places.poses.sequences.claims import best_of_frames, judged_frames
 from veil.places.poses.sequences.frames import Frames, MatchedFrames
 
 # Rows of features and of points of the map that may belong together, the most trusted first.
-Pairs = tuple[Int64[np.ndarray, "pairs"], Int64[np.ndarray, "pairs"]]
+Pairs = tuple[Int64[np.ndarray, "_"], Int64[np.ndarray, "_"]]
 
 
 def joined_pairs(frames: Frames, pairs: Sequence[Pairs]) -> Pairs:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -15,7 +15,16 @@ from veil.geometry.camera import Camera, as_colmap, zoomed
 from veil.geometry.free_calibration import RigFrames, Sights
 from veil.geometry.rigid import Rigid, rigid_from_colmap
 from veil.geometry.robust.ransac import samples_for
-from veil.geometry.robust.significance import GP3P, SAME_PX, Background, PointBackground, Sampling, apart, point_agreement
+from veil.geometry.robust.significance import (
+    GP3P,
+    SAME_PX,
+    Background,
+    FramesBackground,
+    PointBackground,
+    Sampling,
+    apart,
+    point_agreement,
+)
 from veil.geometry.solvers.gp3p import rig_poses_from_three_rays
 from veil.geometry.views import MapViews, projected
 from veil.places.poses.evidence import PoseEvidence
@@ -51,28 +60,6 @@ class Frames:
         rotations = np.stack([motion.rotation for motion in self.cams_from_rig])
         translations = np.stack([motion.translation for motion in self.cams_from_rig])
         return RigFrames(frame_of=frame_of, rotations=rotations, translations=translations)
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class FramesBackground:
-    """Background model of pairs in several frames: each pair's keypoint is drawn from those of its own frame.
-
-    `parts` holds the rows of the pairs of each frame, the background of its keypoints, and the row there of each pair's own.
-    """
-
-    parts: Sequence[tuple[Int64[np.ndarray, "_"], PointBackground, Int64[np.ndarray, "_"]]]
-
-    def shares(
-        self, projected: Float64[np.ndarray, "pairs 2"], own: Int64[np.ndarray, "pairs"], part: float = 1.0
-    ) -> Float64[np.ndarray, "pairs"]:
-        """Share of the places of its frame that lies near each projection, as `PointBackground.shares` has it.
-
-        All pairs are asked for at once, in their order; which keypoint is each pair's `own` is known here.
-        """
-        share = np.zeros(len(projected))
-        for rows, background, feature_of in self.parts:
-            share[rows] = background.shares(projected[rows], feature_of, part)
-        return share
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -135,7 +122,7 @@ class MatchedFrames(MatchedPoints):
             xy = self.observations[keypoints].astype(np.float64)
             background = PointBackground(xy=xy, limit=self.max_error_px, same=SAME_PX)
             parts.append((rows, background, np.asarray(feature_of, dtype=np.int64)))
-        return FramesBackground(parts=parts)  # type: ignore[return-value]
+        return FramesBackground(parts=parts)
 
     def projected(self, estimate: Estimate) -> Float64[np.ndarray, "pairs 2"]:
         """Projection of each pair's point in pixels of its frame; NaN behind the camera."""
