@@ -232,4 +232,3 @@ def test_frames_that_have_no_common_pose_are_refused_by_name() -> None:
         localize_loaded_sequence(bare, own, WHERE, scale=SCALE, dictionary=DICTIONARY)
     with pytest.raises(InputError, match="one form"):
         localize_loaded_sequence([*images[:2], raw_frames()[2]], own, WHERE, scale=SCALE)
-
