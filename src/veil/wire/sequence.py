@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import math
 import struct
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import Generic, Literal, TypeVar
 
@@ -98,9 +99,13 @@ def encode_sequence(sequence: Sequence[Message], *, dtype: Literal["float16", "f
     kinds = {kind_of(frame) for frame in sequence.frames}
     if len(kinds) > 1:
         raise InputError(f"the frames of a sequence have one form, got {', '.join(sorted(kinds))}")
-    parts = [_HEAD.pack(MAGIC, VERSION, SEQUENCE_KIND, len(sequence))]
-    for frame, motion in zip(sequence.frames, sequence.cam_from_rig, strict=True):
-        message = encode(frame, dtype=dtype)
+    return joined_messages([encode(frame, dtype=dtype) for frame in sequence.frames], sequence.cam_from_rig)
+
+
+def joined_messages(messages: Collection[bytes], cam_from_rig: Iterable[Rigid]) -> bytes:
+    """The bytes of a sequence from the messages of its frames, which have one form, and their motions."""
+    parts = [_HEAD.pack(MAGIC, VERSION, SEQUENCE_KIND, len(messages))]
+    for message, motion in zip(messages, cam_from_rig, strict=True):
         parts += [_FRAME.pack(*motion.rotation.ravel(), *motion.translation, len(message)), message]
     body = b"".join(parts)
     return body + _checksum(body)
