@@ -43,10 +43,9 @@ from veil_lab.studies.sequences.localization import (
 
 # Largest epsilon of one feature that is looked for.
 MOST_EPSILON = 12.0
-KINDS: dict[str, Sent] = {"one": "one image", "medium": "one image, medium features", "frames": "frames"}
 EXAMPLES = """\
   veil evaluate sequences strecha/fountain-P11 lund_door --json sequences.json
-  veil evaluate sequences fox --frames 2 --epsilons 81 --features 4000
+  veil evaluate sequences fox --frames 1 2 4 --epsilons 81.9 --features 4000
   veil evaluate sequences lund_door --only-false --strangers photos/bsds500 --mirrored
 """
 
@@ -68,8 +67,12 @@ class EvaluateSequences(AskedScenes, AskedExtraction):
     one camera, at the same epsilon of all that leaves. A query takes one thread, and some three seconds.
     """
 
-    frames: int = option(
-        "neighboring photographs that are left out together (default %(default)s)", default=4, parse=at_least(2)
+    left_out: int = option("neighbors that are left out of a map together (default %(default)s)", default=4, parse=at_least(2))
+    frames: tuple[int, ...] = option(
+        "numbers of neighbors that are asked together, 1 for one image alone (default 1 4)",
+        default=(1, 4),
+        parse=at_least(1),
+        metavar="N",
     )
     epsilons: tuple[float, ...] = option(
         "epsilons of all that leaves of a query, at delta 1e-6 (default 539.4 211.9 81.9)",
@@ -83,11 +86,7 @@ class EvaluateSequences(AskedScenes, AskedExtraction):
     word_count: int = option(
         "number of words in the dictionary (default %(default)s)", default=4096, parse=at_least(2), metavar="K"
     )
-    ask: tuple[str, ...] = option(
-        "one: one image; medium: one image with the features that frames would send; frames (default one frames)",
-        default=("one", "frames"),
-        choices=tuple(KINDS),
-    )
+    medium: bool = option("ask one image with the features that frames would send, too", default=False)
     drift_deg: float = option(
         "turn by which the motions drift from frame to frame, in degrees (default %(default)g)", default=0.02
     )
@@ -139,16 +138,18 @@ def _sequences(arguments: EvaluateSequences) -> int:
 
 def _settings(arguments: EvaluateSequences) -> list[SequenceSetting]:
     """What is asked at each epsilon: one image and frames."""
+    asked: list[tuple[Sent, int]] = [("frames" if count > 1 else "one image", count) for count in arguments.frames]
+    asked += [("one image, medium features", 1)] if arguments.medium else []
     return [
         SequenceSetting(
-            sent=KINDS[kind],
-            frames=arguments.frames if kind == "frames" else 1,
+            sent=kind,
+            frames=count,
             features=arguments.features,
             epsilon=epsilon_of_one(arguments.features, arguments.word_count, total),
             words=arguments.word_count,
         )
         for total in arguments.epsilons
-        for kind in arguments.ask
+        for kind, count in asked
     ]
 
 
@@ -167,7 +168,7 @@ def _studies(scene: ReferenceScene, arguments: EvaluateSequences, workdir: Path)
     place = reference_place(scene, extracted_features(scene, max_features=arguments.max_features))
     names = sorted(place.features)
     matches = match_pairs({name: publish(one) for name, one in place.features.items()}, all_pairs(names), workers=1)
-    left_out = groups(names, arguments.frames)
+    left_out = groups(names, arguments.left_out)
     drift = Drift(turn_deg=arguments.drift_deg, share=arguments.drift_percent / 100)
     with Bar(f"{scene.name}: asking") as bar:
         for number, held_out in enumerate(left_out):
