@@ -31,12 +31,13 @@ from veil.ldp.mechanism import SubsetMechanism
 from veil.matching.inverted_index import InvertedIndex, index_map
 from veil.mechanisms.release import privatize_words
 from veil.mechanisms.sequence_selection import rows_of_sequence
-from veil.places.poses.answer import Localization
+from veil.places.poses.answer import Localization, NoPose
 from veil.places.poses.by_words import localize_words
-from veil.places.poses.options import WordOptions
+from veil.places.poses.options import PositionOptions, WordOptions
 from veil.places.poses.sequences.answer import answer_of_frames
-from veil.places.poses.sequences.by_words import localize_words_of_frames
+from veil.places.poses.sequences.by_words import localize_positions_of_frames, localize_words_of_frames
 from veil.places.poses.sequences.frames import Frames
+from veil.places.poses.upright import localize_positions
 from veil.randomness import seeded
 from veil.scene import Scene, mean_down
 from veil.wire.message import Upload
@@ -55,7 +56,8 @@ Sent = Literal["one image", "one image, medium features", "frames"]
 class SequenceSetting:
     """Content of a query: `features` features of all frames together, `m` of `words` words each, under `epsilon` a feature.
 
-    `frames` frames are asked together; 1: one image.
+    `frames` frames are asked together; 1: one image. The `near` images of the map that are nearest to the first one are known,
+    or none where it is 0; positions alone (epsilon 0) need some.
     """
 
     sent: Sent
@@ -64,6 +66,7 @@ class SequenceSetting:
     epsilon: float
     m: int = 2
     words: int = 4096
+    near: int = 0
 
     @property
     def mechanism(self) -> SubsetMechanism:
@@ -171,6 +174,14 @@ class SequenceStudy:
         scale = self.fold.reference_from_map.scale
         return [Rigid(rotation=one.rotation, translation=one.translation / scale) for one in motions]
 
+    def _near(self, name: str, count: int) -> list[str]:
+        """Names of the mapped photographs nearest to one of the place; of others any, by name."""
+        poses = self.fold.place.cam_from_world
+        images = sorted(self.fold.scene.images)
+        if name not in poses:
+            return images[:count]
+        return sorted(images, key=lambda other: float(np.linalg.norm(poses[other].center - poses[name].center)))[:count]
+
     def _trial(
         self,
         world: tuple[Scene, Codebook, InvertedIndex],
@@ -185,18 +196,16 @@ class SequenceStudy:
         cases = [f"{kind} {self.fold.place.name} {name} {setting}" for name in names]
         uploads = sent(setting, features, book, cases)
         gravity = [tilted(down, GRAVITY_SIGMA_DEG, case) for down, case in zip(downs, cases, strict=True)]
-        options = WordOptions(threads=1)
+        near = self._near(names[0], setting.near) if setting.near else None
         started = time.thread_time()
         if len(uploads) == 1:
-            one = uploads[0]
-            assert isinstance(one.form, Subsets)
-            answer = localize_words(one.camera, one.keypoints, one.form, scene, index, gravity=gravity[0], options=options)
+            answer = _asked_alone(uploads[0], scene, index, gravity[0], near)
             poses = [answer.cam_from_world] if isinstance(answer, Localization) else []
         else:
             frames, keypoints, form = joined(uploads, motions)
-            answer = localize_words_of_frames(frames, keypoints, form, scene, index, gravity=gravity, options=options)
-            found = answer_of_frames(answer, frames, 1.0).frames if isinstance(answer, Localization) else ()
-            poses = [one.cam_from_world for one in found]
+            answer = _asked_together(frames, keypoints, form, scene, index, gravity, near)
+            told = answer_of_frames(answer, frames, 1.0).frames if isinstance(answer, Localization) else ()
+            poses = [one.cam_from_world for one in told]
         seconds = time.thread_time() - started
         right = 0
         if kind == "true" and poses:
@@ -214,6 +223,35 @@ class SequenceStudy:
             log10_nfa=answer.log10_nfa if math.isfinite(answer.log10_nfa) else None,
             seconds=seconds,
         )
+
+
+def _asked_alone(
+    one: Upload, scene: Scene, index: InvertedIndex, gravity: np.ndarray, near: Sequence[str] | None
+) -> Localization | NoPose:
+    """The answer to one image in words, or of positions alone."""
+    assert isinstance(one.form, Subsets)
+    if one.form.mechanism.epsilon == 0:
+        return localize_positions(one.camera, one.keypoints, scene, gravity=gravity, near=near or ())
+    options = WordOptions(threads=1)
+    return localize_words(one.camera, one.keypoints, one.form, scene, index, gravity=gravity, near=near, options=options)
+
+
+def _asked_together(
+    frames: Frames,
+    keypoints: np.ndarray,
+    form: Subsets,
+    scene: Scene,
+    index: InvertedIndex,
+    gravity: Sequence[np.ndarray],
+    near: Sequence[str] | None,
+) -> Localization | NoPose:
+    """The answer to several frames in words, or of positions alone, as the pose of the rig."""
+    if form.mechanism.epsilon == 0:
+        return localize_positions_of_frames(
+            frames, keypoints, scene, gravity=gravity, near=near or (), options=PositionOptions()
+        )
+    options = WordOptions(threads=1)
+    return localize_words_of_frames(frames, keypoints, form, scene, index, gravity=gravity, near=near, options=options)
 
 
 def sent(setting: SequenceSetting, features: Sequence[Features], book: Codebook, cases: Sequence[str]) -> list[Upload]:
@@ -298,6 +336,7 @@ class SequenceRow:
             "epsilon": setting.epsilon,
             "m": setting.m,
             "words": setting.words,
+            "near": setting.near,
             "epsilon_of_all": setting.epsilon_of_all,
             "queries": self.queries,
             "photographs": self.photographs,

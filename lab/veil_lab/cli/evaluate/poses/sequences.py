@@ -46,6 +46,7 @@ MOST_EPSILON = 12.0
 EXAMPLES = """\
   veil evaluate sequences strecha/fountain-P11 lund_door --json sequences.json
   veil evaluate sequences fox --frames 1 2 4 --epsilons 81.9 --features 4000
+  veil evaluate sequences strecha/fountain-P11 --epsilons 0 --nearest 3
   veil evaluate sequences lund_door --only-false --strangers photos/bsds500 --mirrored
 """
 
@@ -56,8 +57,8 @@ def _epsilons(text: str) -> float:
         value = float(text)
     except ValueError:
         raise argparse.ArgumentTypeError(f"must be a number, got {text!r}") from None
-    if not value > 0:
-        raise argparse.ArgumentTypeError(f"must be positive, got {text!r}")
+    if not value >= 0:
+        raise argparse.ArgumentTypeError(f"must not be negative, got {text!r}")
     return value
 
 
@@ -75,7 +76,7 @@ class EvaluateSequences(AskedScenes, AskedExtraction):
         metavar="N",
     )
     epsilons: tuple[float, ...] = option(
-        "epsilons of all that leaves of a query, at delta 1e-6 (default 539.4 211.9 81.9)",
+        "epsilons of all that leaves of a query, at delta 1e-6; 0: positions alone (default 539.4 211.9 81.9)",
         default=(539.4, 211.9, 81.9),
         parse=_epsilons,
         metavar="EPSILON",
@@ -87,6 +88,7 @@ class EvaluateSequences(AskedScenes, AskedExtraction):
         "number of words in the dictionary (default %(default)s)", default=4096, parse=at_least(2), metavar="K"
     )
     medium: bool = option("ask one image with the features that frames would send, too", default=False)
+    nearest: int = option("images of the map that are known to be near (default 0)", default=0, parse=at_least(0), metavar="N")
     drift_deg: float = option(
         "turn by which the motions drift from frame to frame, in degrees (default %(default)g)", default=0.02
     )
@@ -146,7 +148,9 @@ def _settings(arguments: EvaluateSequences) -> list[SequenceSetting]:
             frames=count,
             features=arguments.features,
             epsilon=epsilon_of_one(arguments.features, arguments.word_count, total),
+            m=2 if total else 1,
             words=arguments.word_count,
+            near=arguments.nearest,
         )
         for total in arguments.epsilons
         for kind, count in asked
@@ -155,6 +159,8 @@ def _settings(arguments: EvaluateSequences) -> list[SequenceSetting]:
 
 def epsilon_of_one(features: int, words: int, total: float, *, m: int = 2) -> float:
     """The largest epsilon of a feature, a multiple of 0.01, with which all together have `total` at most."""
+    if total == 0:
+        return 0.0
     low, high = 0, round(100 * MOST_EPSILON)
     while high - low > 1:
         middle = (low + high) // 2
