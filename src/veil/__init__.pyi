@@ -48,10 +48,14 @@ from veil.ldp.budget import Budget as Budget
 from veil.files.device.ledger import Ledger as Ledger
 from veil.wire.codec import encode as encode
 from veil.wire.codec import decode as decode
+from veil.wire.sequence import Sequence as Sequence
+from veil.wire.sequence import encode_sequence as encode_sequence
+from veil.wire.sequence import decode_sequence as decode_sequence
 from veil.places.uploads import read_messages as read_messages
 
 # Privatize: answers
 from veil.device.device import DeviceRelease as DeviceRelease
+from veil.device.device import SequenceRelease as SequenceRelease
 from veil.files.device.ledger import Entry as Entry
 from veil.ldp.budget import Charge as Charge
 from veil.ldp.planning import ReleasePlan as ReleasePlan
@@ -121,6 +125,7 @@ from veil.device.viewing import ViewedMap as ViewedMap
 
 # Localize
 from veil.device.doors import localize as localize
+from veil.device.doors import localize_sequence as localize_sequence
 from veil.places.poses.options import LocalizeOptions as LocalizeOptions
 from veil.places.poses.options import WordOptions as WordOptions
 from veil.places.poses.options import PositionOptions as PositionOptions
@@ -130,6 +135,7 @@ from veil.files.weights import load_lightglue as load_lightglue
 
 # Localize: answers
 from veil.places.poses.answer import Localization as Localization
+from veil.places.poses.sequences.answer import SequenceLocalization as SequenceLocalization
 from veil.places.poses.answer import NoPose as NoPose
 
 # In private tiles

@@ -75,6 +75,8 @@ LOCALIZE: Table = {
     "near_images": (WORDS, ALONE),
     "nearest": (WORDS, ALONE),
     "names": (BY_DISTANCE, WORDS, ALONE),
+    "sequence": (BY_DISTANCE, WORDS, ALONE),
+    "scale": (BY_DISTANCE, WORDS, ALONE),
     "write_poses": (BY_DISTANCE, WORDS, ALONE, *_IN_TILES),
     "workers": (BY_DISTANCE, WORDS, ALONE, *_IN_TILES),
     "strict": (BY_DISTANCE, WORDS, ALONE, *_IN_TILES),

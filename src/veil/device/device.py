@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Sequence as Listed
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -12,7 +13,19 @@ import numpy as np
 from jaxtyping import Float64
 
 from veil import randomness
-from veil.device.protection import HideInWords, Made, Protection, Purpose, make, positions_key, usual_protection
+from veil.device.protection import (
+    FEATURES,
+    HideInSubspaces,
+    HideInWords,
+    Made,
+    Protection,
+    Purpose,
+    make,
+    positions_key,
+    require_localizable,
+    usual_protection,
+    usual_words,
+)
 from veil.errors import InputError, ReleaseRefused, Remedy
 from veil.features import Features
 from veil.files.device.drawn import DrawnReader, SealedDraws, opened_draws, sealed_draws
@@ -27,10 +40,12 @@ from veil.mechanisms.public import publish
 from veil.mechanisms.release import PRIVATE_DICTIONARY, HideInLines, made_from, pseudonym
 from veil.mechanisms.repeats import Answered, DrawnFeatures, drawn_arrays, sketched, with_earlier_draws
 from veil.mechanisms.selection import ChosenFeatures, Selection, selected_rows
+from veil.mechanisms.sequence_selection import rows_of_sequence
 from veil.one_line import one_line
 from veil.randomness import Randomness
 from veil.wire import encode
 from veil.wire.message import LineUpload, Message
+from veil.wire.sequence import Sequence, joined_messages
 
 # Begins the note of earlier draws in the ledger.
 EARLIER = " earlier="
@@ -63,6 +78,25 @@ class DeviceRelease:
     notes: tuple[str, ...] = ()
     remedy: tuple[Remedy, ...] = ()
     shown_before: int = 0
+
+    __repr__ = one_line
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class SequenceRelease:
+    """One release of several frames, entered in the ledger.
+
+    - `message`: the bytes that may leave the device (`veil.decode_sequence` reads them).
+    - `frames`: the release of each frame, whose own messages stand in `message`.
+    - `sequence_epsilon`: of words, epsilon of all features of all frames together at the protection's delta; None for
+      subspaces, of which nothing is proved.
+    - `left_out`: number of features that were not sent as an earlier frame sends the like, or the law preferred others.
+    """
+
+    message: bytes
+    frames: tuple[DeviceRelease, ...]
+    sequence_epsilon: float | None
+    left_out: int
 
     __repr__ = one_line
 
@@ -130,6 +164,59 @@ class Device:
         with releasing(self, purpose=purpose, fresh=fresh, allow_second=allow_second) as make_release:
             return make_release(features, protection, name)
 
+    def release_sequence(
+        self,
+        sequence: Sequence[Features],
+        descriptors: HideInWords | HideInSubspaces | None = None,
+        *,
+        features_sent: int | None = FEATURES,
+        gravity: Iterable[Float64[np.ndarray, "3"]] | None = None,
+        names: Iterable[str] | None = None,
+        allow_second: bool = False,
+    ) -> SequenceRelease:
+        """Protect several frames, enter them in the ledger together, and return them with the one message that may leave.
+
+        A thing that several frames show leaves once, with one draw (docs/theory/sequences.md#which-features-leave).
+
+        - `sequence`: raw features of the frames, and their motions.
+        - `descriptors`: what is sent in place of descriptors; by default the usual words of queries. Which features leave is
+          chosen here, whatever it says.
+        - `features_sent`: number of features of all frames together, shared evenly; None: all that may leave.
+        - `gravity`: of each frame, down in its camera (x right, y down, z forward). Words are localized with it alone.
+        - `names`: of the frames, for the ledger alone.
+        - `allow_second`: accepts a second, different release of a frame.
+
+        Raises what `release` raises, and releases nothing then; InputError for another number of readings or names.
+        """
+        frames = sequence.frames
+        downs = [None] * len(frames) if gravity is None else list(gravity)
+        called = [""] * len(frames) if names is None else list(names)
+        if not len(downs) == len(called) == len(frames):
+            raise InputError(
+                f"{len(frames)} frames need as many readings of gravity and names, got {len(downs)} and {len(called)}"
+            )
+        if descriptors is None:
+            for features, down in zip(frames, downs, strict=True):
+                require_localizable(features, down)
+            descriptors = usual_words(frames[0].space.descriptor)
+        rows = rows_of_sequence(frames, features_sent, randomness.memoized(self._secret))
+        made = []
+        with releasing(self, allow_second=allow_second) as make_release:
+            for features, own, down, name in zip(frames, rows, downs, called, strict=True):
+                if not len(own):
+                    raise InputError("a frame has nothing to send that earlier frames do not; leave it out")
+                if isinstance(descriptors, HideInWords):
+                    sent, chosen = features.take(own), replace(descriptors, features_sent=None)
+                    made.append(make_release(sent, Protection(chosen, gravity=down), name))
+                else:
+                    hidden = replace(descriptors, selection=ChosenFeatures(rows=own))
+                    made.append(make_release(features, Protection(hidden, gravity=down), name))
+            data = joined_messages([one.message for one in made], sequence.cam_from_rig)
+        count = sum(len(one.upload) for one in made)
+        epsilon = descriptors.image_epsilon(count) if isinstance(descriptors, HideInWords) else None
+        left_out = sum(len(features) for features in frames) - count
+        return SequenceRelease(message=data, frames=tuple(made), sequence_epsilon=epsilon, left_out=left_out)
+
     def _made(
         self,
         features: Features,
@@ -138,7 +225,7 @@ class Device:
         *,
         purpose: Purpose,
         fresh: bool,
-        pending: Sequence[Entry],
+        pending: Listed[Entry],
     ) -> tuple[Entry, DeviceRelease]:
         """A release that is entered nowhere, and its entry; `pending` are those that will be entered before it."""
         if isinstance(protection.descriptors, HideInWords) and protection.descriptors.book.digest != self._public:
@@ -185,7 +272,7 @@ class Device:
             shown_before=0 if again is None else len(upload) - again.new,
         )
 
-    def _with_unspent(self, protection: Protection, image: str, pending: Sequence[Entry], *, fresh: bool) -> Protection:
+    def _with_unspent(self, protection: Protection, image: str, pending: Listed[Entry], *, fresh: bool) -> Protection:
         """The protection with those decoy photographs that may serve an image: its own if it left before, or unspent ones."""
         descriptors = protection.descriptors
         if isinstance(descriptors, HideInWords) or not isinstance(descriptors.decoys, DecoyPhotographs):
@@ -203,7 +290,7 @@ class Device:
         return replace(protection, descriptors=replace(descriptors, decoys=left))
 
     def _again(
-        self, made: Made, protection: Protection, features: Features, source: Randomness, pending: Sequence[Entry]
+        self, made: Made, protection: Protection, features: Features, source: Randomness, pending: Listed[Entry]
     ) -> _Again:
         """The upload with the earlier draws of features that left before, from the ledger and the releases of this call."""
         image, kind = features.image_digest.hex(), made.kind
@@ -337,7 +424,7 @@ def _chosen(protection: Protection) -> ChosenFeatures | None:
     return selection if isinstance(selection, ChosenFeatures) else None
 
 
-def _alias(others: Sequence[Entry], name: str, message_digest: str, *, fresh: bool) -> str:
+def _alias(others: Listed[Entry], name: str, message_digest: str, *, fresh: bool) -> str:
     """The name for a message of an image: that of this message among its `others`, or one that none of them has."""
     known = next((entry.released_as for entry in others if entry.message_digest == message_digest), None)
     if known is not None:

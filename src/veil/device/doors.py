@@ -41,10 +41,13 @@ from veil.places.pairs.matching import MatchingWork
 from veil.places.pairs.store import MatchStore, require_folder
 from veil.places.poses.answer import Localization, NoPose
 from veil.places.poses.options import LocalizeOptions, PositionOptions, WordOptions
+from veil.places.poses.sequences.answer import SequenceLocalization
+from veil.places.sequences import localize_loaded_sequence
 from veil.places.uploads import Uploads, decoded, loaded
 from veil.progress import Progress, Steps, silent
 from veil.scene import MappedImage
 from veil.wire.message import Message
+from veil.wire.sequence import Sequence as FrameSequence
 
 # Fewer photographs have no map of which anything could be learned. More than these take hours and gigabytes on a device.
 LEAST_FOR_MAP, MOST_FOR_MAP = 3, 1000
@@ -106,6 +109,48 @@ def localize(
         near=near,
         search=search,
         network=network,
+        progress=progress,
+    )
+
+
+def localize_sequence(
+    sequence: FrameSequence[Message] | FrameSequence[Features],
+    where: Map,
+    *,
+    scale: float = 1.0,
+    options: LocalizeOptions | None = None,
+    word_options: WordOptions | None = None,
+    position_options: PositionOptions | None = None,
+    codebook: Codebook | None = None,
+    dictionary: Codebook | None = None,
+    near: Sequence[str] | None = None,
+    progress: Progress | None = None,
+) -> SequenceLocalization | NoPose:
+    """Estimate the pose of several frames on a map with one evidence for all, or say why no pose is better than chance.
+
+    Frames in words need gravity in each and in the map (docs/theory/sequences.md). Their positions are not hidden in lines.
+
+    - `sequence`: messages, or raw features, with the motions of the frames.
+    - `where`: the map.
+    - `scale`: number of units of the map in one unit of the motions; 1 where both are in meters.
+    - `options`, `word_options`, `position_options`, `codebook`, `dictionary`, `near`: as for one query (`localize`); all frames
+      share them.
+    - `progress`: called with the number of steps done and of all.
+
+    Raises SpaceError or InputError if frames and map cannot be compared, frames have several forms or guessed focal lengths,
+    gravity is unknown, or the frames stand so far apart that the scale must be wrong; RangeError for an impossible scale.
+    """
+    return localize_loaded_sequence(
+        [published(frame) for frame in sequence.frames],
+        sequence.cam_from_rig,
+        where,
+        scale=scale,
+        options=options,
+        word_options=word_options,
+        position_options=position_options,
+        codebook=codebook,
+        dictionary=dictionary,
+        near=near,
         progress=progress,
     )
 

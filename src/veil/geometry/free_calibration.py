@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 import numpy as np
@@ -87,23 +87,54 @@ def calibrated(xy: Float64[np.ndarray, "points 2"], offsets: Float64[np.ndarray,
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
+class RigFrames:
+    """The frame in which each of some sights was seen, and the motions cam_from_rig of all frames (theory/sequences.md, Eq. 1).
+
+    Motions are in units of the world.
+    """
+
+    frame_of: Int64[np.ndarray, "sights"]
+    rotations: Float64[np.ndarray, "frames 3 3"]
+    translations: Float64[np.ndarray, "frames 3"]
+
+    def take(self, rows: Int64[np.ndarray, "_"]) -> RigFrames:
+        """Those of the sights at `rows`."""
+        return replace(self, frame_of=self.frame_of[rows])
+
+    def in_cameras(self, in_rig: Float64[np.ndarray, "sights 3"]) -> Float64[np.ndarray, "sights 3"]:
+        """Points of the rig in the camera of the frame that saw each."""
+        return np.einsum("sij,sj->si", self.rotations[self.frame_of], in_rig) + self.translations[self.frame_of]
+
+    def to_rig(self, by_place: Float64[np.ndarray, "sights 3"]) -> Float64[np.ndarray, "sights 3"]:
+        """Derivatives by places in the cameras as derivatives by places in the rig."""
+        return np.einsum("si,sij->sj", by_place, self.rotations[self.frame_of])
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
 class Sights:
     """Points of the world and what a camera saw of them, in the declared camera's normalized plane.
 
-    `seen[i]` is where `points[i]` was seen: (x, y, 1), or with `as_lines` a line of unit normal through it.
+    `seen[i]` is where `points[i]` was seen: (x, y, 1), or with `as_lines` a line of unit normal through it. With `rig` each was
+    seen in one of several frames; a pose is then rig_from_world, and an offset of the calibration is that of all frames.
     """
 
     points: Float64[np.ndarray, "sights 3"]
     seen: Float64[np.ndarray, "sights 3"]
     as_lines: bool
+    rig: RigFrames | None = None
 
     def take(self, rows: Int64[np.ndarray, "_"]) -> Sights:
         """The sights at `rows`."""
-        return Sights(points=self.points[rows], seen=self.seen[rows], as_lines=self.as_lines)
+        rig = None if self.rig is None else self.rig.take(rows)
+        return Sights(points=self.points[rows], seen=self.seen[rows], as_lines=self.as_lines, rig=rig)
+
+    def in_cameras(self, in_rig: Float64[np.ndarray, "sights 3"]) -> Float64[np.ndarray, "sights 3"]:
+        """Places in the cameras of places in the frame of the pose: the same where there is one camera."""
+        return in_rig if self.rig is None else self.rig.in_cameras(in_rig)
 
     def residuals(self, camera: FreeCamera) -> Float64[np.ndarray, "sights"]:
         """Distance (normalized plane) of each projection to its point or line; infinite behind the camera."""
-        in_camera = camera.pose.apply(self.points)
+        in_camera = self.in_cameras(camera.pose.apply(self.points))
         with np.errstate(divide="ignore", invalid="ignore"):
             gap = self._gap(in_camera, camera.offsets)
         return np.where(in_camera[:, 2] > 1e-9, np.linalg.norm(gap, axis=1), np.inf)
@@ -150,7 +181,7 @@ class Sights:
     def _equations(self, camera: FreeCamera, middle: np.ndarray, scale: float) -> tuple[np.ndarray, np.ndarray]:
         """Normal matrix and gradient of one weighted step: turn about the point `middle`, shift, offsets (11 parameters)."""
         arm = (self.points - middle) @ camera.pose.rotation.T
-        in_camera = arm + (camera.pose.rotation @ middle + camera.pose.translation)
+        in_camera = self.in_cameras(arm + (camera.pose.rotation @ middle + camera.pose.translation))
         depth = np.maximum(in_camera[:, 2], 1e-9)
         x, y = in_camera[:, 0] / depth, in_camera[:, 1] / depth
         wide = math.exp(camera.offsets[0] + camera.offsets[3])
@@ -159,6 +190,8 @@ class Sights:
         # By the place in camera coordinates, then by the turn (cross product with the arm) and the shift.
         by_x = np.stack([1 / depth, np.zeros(count), -x / depth], axis=1)
         by_y = np.stack([np.zeros(count), 1 / depth, -y / depth], axis=1)
+        if self.rig is not None:
+            by_x, by_y = self.rig.to_rig(by_x), self.rig.to_rig(by_y)
         rows = []
         for by_place, by_offsets in (
             (wide * by_x + skew * by_y, [wide * x, np.ones(count), np.zeros(count), wide * x, y]),

@@ -79,7 +79,7 @@ def selected_rows(
         return selection.rows
     order = _by_worth(features, randomness)
     if selection.min_distance_px:
-        order = _apart(features, order, selection.min_distance_px, selection.features)
+        order = apart_rows(features, order, selection.min_distance_px, selection.features)
     return np.sort(order[: selection.features])
 
 
@@ -97,7 +97,7 @@ def _by_worth(features: Features, randomness: Randomness) -> Int64[np.ndarray, "
     return np.lexsort((drawn, -scores, -scales)).astype(np.int64)
 
 
-def _apart(
+def apart_rows(
     features: Features, order: Int64[np.ndarray, "features"], min_distance_px: float, most: int | None
 ) -> Int64[np.ndarray, "kept"]:
     """Rows of `order` that lie at least `min_distance_px` from every row kept before them, at most `most` of them."""

@@ -109,7 +109,7 @@ def test_a_search_that_shows_no_pose_goes_on_once(monkeypatch: pytest.MonkeyPatc
         drawn.append(samples)
         search_pairs(kept, *rest, samples=samples, seed=seed)
 
-    monkeypatch.setattr("veil.places.poses.upright.search_pairs", counted)
+    monkeypatch.setattr("veil.places.poses.upright_problem.search_pairs", counted)
     form, missed = query(20.0), UprightOptions(samples=1, longer=60_000, kept=40, refined=8, compared=3)
 
     def among(upright: UprightOptions) -> Localization | NoPose:

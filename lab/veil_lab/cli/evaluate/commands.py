@@ -18,7 +18,7 @@ from veil_lab.cli.evaluate.attacks import (
     repeats,
     word_inversion,
 )
-from veil_lab.cli.evaluate.poses import localization, plans, queries, retrieval, tiles, upright
+from veil_lab.cli.evaluate.poses import localization, plans, queries, retrieval, sequences, tiles, upright
 
 # Packages bring protocols of their own by entry points of this group: each is a function like `register` of a protocol here.
 PROTOCOLS = "veil.protocols"
@@ -34,6 +34,7 @@ def register(commands: Any) -> None:
     localization.register(protocols)
     retrieval.register(protocols)
     upright.register(protocols)
+    sequences.register(protocols)
     plans.register(protocols)
     tiles.register(protocols)
     answers.register(protocols)

@@ -28,9 +28,11 @@ from veil.cli.remedies import advised
 from veil.cli.server.index import read_dictionary
 from veil.cli.server.map_options import AskedMatcher, asks_for_network, load_matcher, matching_options
 from veil.cli.server.pose_rows import LocalizeJson, QueryJson, pose_line, pose_row, report_poses
-from veil.device.doors import queries
-from veil.errors import InputError
+from veil.device.doors import published, queries
+from veil.errors import InputError, Remedy
+from veil.files.atomic import read_bytes
 from veil.files.codebooks import read_codebook
+from veil.files.photographs.frame_motions import motions_of, read_frame_motions
 from veil.forms import Subsets
 from veil.geometry.rigid import Rigid
 from veil.matching.lightglue import LightGlue
@@ -40,6 +42,8 @@ from veil.places.localization import POSITION_SECONDS, WORD_SECONDS, localize_lo
 from veil.places.pairs.images import LoadedImage
 from veil.places.poses.answer import Localization, NoPose
 from veil.places.poses.options import LocalizeOptions, PositionOptions, WordOptions
+from veil.places.sequences import localize_loaded_sequence
+from veil.wire.sequence import Sequence, decode_sequence, holds_sequence
 
 EXAMPLES = """\
   veil localize map/ upload/3f2a....veil
@@ -48,6 +52,9 @@ EXAMPLES = """\
   veil localize map/ words.veil --dictionary dictionary.npz   a query in words; once for all: `veil index`
   veil localize map/ words.veil --near 1.5 0 -2               among the three images of the map nearest to this place
   veil localize map/ positions.veil --near-images a.jpg b.jpg   of `privatize --no-descriptors`
+  veil localize map/ frames/*.veil --sequence poses.csv        several frames as one camera; a line of poses.csv:
+                                                              frame,r11,r12,r13,r21,r22,r23,r31,r32,r33,tx,ty,tz
+  veil localize map/ sequence.veil --scale 0.31               one message of a sequence; a meter is 0.31 units of the map
   veil localize map/ features.h5 --matcher lightglue           raw features on a public map, matched by a network
   veil localize tiles:tiles/ photo.jpg                        on the device, in tiles of a public map; nothing of it leaves
   veil localize tiles:https://a.example.org/v1/tiles/station,https://b.example.org/v1/tiles/station photo.jpg
@@ -83,6 +90,14 @@ class Localize(InTiles, AskedMatcher):
         "where the map has one)",
         default="index",
     )
+    sequence: Path | None = option(
+        "the queries are frames of one camera, and this table has their motions cam_from_rig: columns frame, r11 to r33 (the "
+        "rotation by rows) and tx, ty, tz, the frame being the query's name",
+        metavar="POSES.CSV",
+    )
+    scale: float = option(
+        "sequences: units of the map in one unit of the motions (default %(default)g)", default=1.0, metavar="K"
+    )
     strict: bool = strict_flag()
     names: Path | None = names_file()
     write_poses: Path | None = poses_file()
@@ -101,6 +116,9 @@ def _localize(arguments: Localize) -> int:
     quiet_colmap()
     asked = asks_for_network(arguments)
     where = Map.read(arguments.map)
+    frames = _frames(arguments)
+    if frames is not None:
+        return _localize_frames(arguments, where, *frames)
     network: LightGlue | None = None
     rows: list[QueryJson] = []
     poses: dict[str, Rigid] = {}
@@ -130,6 +148,60 @@ def _localize(arguments: Localize) -> int:
     if not rows:
         raise InputError(f"none of the {len(skipped)} queries could be used; the reasons stand above")
     return EXIT_NO_POSE if skipped or any(row["status"] != "localized" for row in rows) else EXIT_OK
+
+
+def _frames(arguments: Localize) -> tuple[list[str], Sequence[LoadedImage]] | None:
+    """Names and frames of a sequence, of one message or with a table of motions; None where each query is asked alone."""
+    first = arguments.queries[0]
+    data = read_bytes(first) if len(arguments.queries) == 1 and first.suffix == ".veil" and first.is_file() else b""
+    if holds_sequence(data):
+        if arguments.sequence is not None:
+            raise InputError(f"{first} holds the motions of its frames", remedy=Remedy("leave out", "localize.sequence"))
+        own = decode_sequence(data)
+        names = [f"{first.stem}.{number}" for number in range(1, len(own) + 1)]
+        return names, Sequence(frames=tuple(map(published, own.frames)), cam_from_rig=own.cam_from_rig)
+    if arguments.sequence is None:
+        return None
+    if asks_for_network(arguments):
+        raise InputError(
+            "frames of a sequence are matched by nearest neighbors", remedy=Remedy("leave out", "map_images.network")
+        )
+    images = dict(queries(list(arguments.queries), strict=True, skipped={}))
+    motions = motions_of(list(images), read_frame_motions(arguments.sequence), arguments.sequence)
+    return list(images), Sequence(frames=tuple(images.values()), cam_from_rig=tuple(motions))
+
+
+def _localize_frames(arguments: Localize, where: Map, names: list[str], sequence: Sequence[LoadedImage]) -> int:
+    """Localize frames as one camera, and tell the pose of each."""
+    start = time.perf_counter()
+    kind = _kind(sequence.frames[0])
+    require_applicable(arguments, LOCALIZE, kind, names[0])
+    seconds = _seconds(arguments, POSITION_SECONDS if kind == ALONE else WORD_SECONDS)
+    form = sequence.frames[0].form
+    by_distance = LocalizeOptions(**vars(matching_options(arguments, form, where.form)), workers=arguments.workers)
+    with Bar("searching") as bar:
+        answer = localize_loaded_sequence(
+            sequence.frames,
+            sequence.cam_from_rig,
+            where,
+            scale=arguments.scale,
+            options=by_distance,
+            word_options=WordOptions(max_seconds=seconds, threads=arguments.workers),
+            position_options=PositionOptions(max_seconds=seconds),
+            codebook=read_codebook(arguments.codebook) if arguments.codebook else None,
+            dictionary=read_dictionary(arguments.dictionary, form.space.descriptor) if arguments.dictionary else None,
+            near=_near(arguments, where),
+            progress=bar,
+        )
+    took = time.perf_counter() - start
+    told: list[Localization | NoPose] = [answer] * len(names) if isinstance(answer, NoPose) else list(answer.frames)
+    for name, one in zip(names, told, strict=True):
+        say(arguments, pose_line(name, one))
+    rows = [pose_row(name, one, took / len(names)) for name, one in zip(names, told, strict=True)]
+    write_json(arguments.json, {"queries": rows, "skipped": {}, **named_facts(row["name"] for row in rows)})
+    poses = {name: one.cam_from_world for name, one in zip(names, told, strict=True) if isinstance(one, Localization)}
+    report_poses(arguments, arguments.write_poses, poses)
+    return EXIT_OK if poses else EXIT_NO_POSE
 
 
 def _kind(query: LoadedImage) -> str:

@@ -161,8 +161,13 @@ class _Problem:
         return squares
 
     @property
-    def _of_sights(self) -> tuple[np.ndarray, np.ndarray, bool]:
-        return self.sights.points, self.sights.seen, self.sights.as_lines
+    def _of_sights(self) -> tuple[np.ndarray, np.ndarray, bool, tuple[np.ndarray, np.ndarray, np.ndarray]]:
+        rig = self.sights.rig
+        if rig is None:
+            frames = np.zeros(len(self.sights.points), dtype=np.int64), np.eye(3)[None], np.zeros((1, 3))
+        else:
+            frames = rig.frame_of, rig.rotations, rig.translations
+        return self.sights.points, self.sights.seen, self.sights.as_lines, frames
 
     def _of_camera(self, state: _Zoomed) -> tuple[np.ndarray, np.ndarray, np.ndarray, float]:
         return state.pose.rotation, state.pose.translation, self.middle, math.exp(state.log_focal)
@@ -277,16 +282,26 @@ class _Problem:
 
 
 @compiled
+def _to_camera(frames, n, in_rig, place):
+    """Write the place (3,) in the camera of sight `n` of a place in the rig (3,); `frames` are those of `_derive`."""
+    frame_of, turns, shifts = frames
+    turn, shift = turns[frame_of[n]], shifts[frame_of[n]]
+    for i in range(3):
+        place[i] = turn[i, 0] * in_rig[0] + turn[i, 1] * in_rig[1] + turn[i, 2] * in_rig[2] + shift[i]
+
+
+@compiled
 def _square_gaps(of_sights, of_camera, squares):
     """Write the squared distances of projections from what was seen (see `_derive`); infinite behind the camera."""
-    points, seen, as_lines = of_sights
+    points, seen, as_lines, frames = of_sights
     rotation, translation, _, zoom = of_camera
-    place = np.zeros(3)
+    in_rig, place = np.zeros(3), np.zeros(3)
     for n in range(len(points)):
         for i in range(3):
-            place[i] = translation[i]
+            in_rig[i] = translation[i]
             for j in range(3):
-                place[i] += rotation[i, j] * points[n, j]
+                in_rig[i] += rotation[i, j] * points[n, j]
+        _to_camera(frames, n, in_rig, place)
         if place[2] <= 1e-9:
             squares[n] = np.inf
             continue
@@ -301,19 +316,24 @@ def _square_gaps(of_sights, of_camera, squares):
 def _derive(of_sights, of_camera, rows, gaps):
     """Write the residuals (sights, axes) and their derivatives (sights, axes, 7); zeros behind the camera.
 
-    `of_sights` holds points (sights, 3), what was seen of them (sights, 3), and whether that are lines, of one axis;
-    `of_camera` a rotation, a translation, the point that turns are about, and the ratio of the focal length.
+    `of_sights` holds points (sights, 3), what was seen of them (sights, 3), whether that are lines, of one axis, and the frame
+    of each with the motions cam_from_rig of all frames; `of_camera` a rotation, a translation, the point that turns are about,
+    and the ratio of the focal length.
     """
-    points, seen, as_lines = of_sights
+    points, seen, as_lines, frames = of_sights
     rotation, translation, middle, zoom = of_camera
-    arm, place, both, shown = np.zeros(3), np.zeros(3), np.zeros((2, 7)), np.zeros(2)
+    frame_of, turns, _ = frames
+    arm, in_rig, place, both, shown = np.zeros(3), np.zeros(3), np.zeros(3), np.zeros((2, 7)), np.zeros(2)
+    by_camera, by_rig = np.zeros(3), np.zeros(3)
     for n in range(len(points)):
         for i in range(3):
-            arm[i] = place[i] = 0.0
+            arm[i] = in_rig[i] = 0.0
             for j in range(3):
                 arm[i] += rotation[i, j] * (points[n, j] - middle[j])
-                place[i] += rotation[i, j] * points[n, j]
-            place[i] += translation[i]
+                in_rig[i] += rotation[i, j] * points[n, j]
+            in_rig[i] += translation[i]
+        _to_camera(frames, n, in_rig, place)
+        turn = turns[frame_of[n]]
         if place[2] <= 1e-9:
             rows[n], gaps[n] = 0.0, 0.0
             continue
@@ -321,7 +341,10 @@ def _derive(of_sights, of_camera, rows, gaps):
         # By the place in the camera, then the turn (cross product with the arm), the shift, and the log of the focal length.
         for axis in range(2):
             shown[axis] = place[axis] * inverse
-            b0, b1, b2 = inverse * (axis == 0), inverse * (axis == 1), -shown[axis] / place[2]
+            by_camera[0], by_camera[1], by_camera[2] = inverse * (axis == 0), inverse * (axis == 1), -shown[axis] / place[2]
+            for j in range(3):
+                by_rig[j] = by_camera[0] * turn[0, j] + by_camera[1] * turn[1, j] + by_camera[2] * turn[2, j]
+            b0, b1, b2 = by_rig
             both[axis, 0], both[axis, 1], both[axis, 2] = (
                 arm[1] * b2 - arm[2] * b1,
                 arm[2] * b0 - arm[0] * b2,

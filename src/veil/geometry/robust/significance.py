@@ -8,6 +8,7 @@ often. The NFA is the expected number of poses as good as a given one that such 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import product
@@ -38,6 +39,8 @@ class Sampling:
 
 
 P3P = Sampling(size=3, poses=4)
+GP3P = Sampling(size=3, poses=8)  # rays with centers of their own
+GP4PS = Sampling(size=4, poses=8)  # with the scale of the rig
 P4PF = Sampling(size=4, poses=10)  # with the focal length
 P6L = Sampling(size=6, poses=8)
 UPRIGHT_LINES = Sampling(size=4, poses=2)
@@ -119,7 +122,29 @@ class LineBackground:
         return share
 
 
-Background = PointBackground | LineBackground
+@dataclass(frozen=True, kw_only=True, eq=False)
+class FramesBackground:
+    """Background model of pairs in several frames: each pair's keypoint is drawn from those of its own frame.
+
+    `parts` holds the rows of the pairs of each frame, the background of its keypoints, and the row there of each pair's own.
+    """
+
+    parts: Sequence[tuple[Int64[np.ndarray, "_"], PointBackground, Int64[np.ndarray, "_"]]]
+
+    def shares(
+        self, projected: Float64[np.ndarray, "pairs 2"], own: Int64[np.ndarray, "pairs"], part: float = 1.0
+    ) -> Float64[np.ndarray, "pairs"]:
+        """Share of the places of its frame that lies near each projection, as `PointBackground.shares` has it.
+
+        All pairs are asked for at once, in their order; which keypoint is each pair's `own` is known here.
+        """
+        share = np.zeros(len(projected))
+        for rows, background, feature_of in self.parts:
+            share[rows] = background.shares(projected[rows], feature_of, part)
+        return share
+
+
+Background = PointBackground | LineBackground | FramesBackground
 
 
 def apart(places: Float64[np.ndarray, "inliers dim"], same: float) -> Bool[np.ndarray, "inliers"]:

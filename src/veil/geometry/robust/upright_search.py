@@ -313,13 +313,13 @@ GROWTH = 1.5
 
 
 @compiled
-def _normal(state):
+def normal(state):
     """A standard normal number (Box and Muller 1958)."""
     return math.sqrt(-2 * math.log(1 - uniform(state))) * math.cos(2 * math.pi * uniform(state))
 
 
 @compiled
-def _turned(x, y, z, out):
+def turned(x, y, z, out):
     """Write the rotation (3, 3) by the vector (x, y, z) in radians (Rodrigues)."""
     angle = math.sqrt(x * x + y * y + z * z)
     a = 1.0 if angle < 1e-12 else math.sin(angle) / angle
@@ -343,9 +343,9 @@ def refine_by_steps(tested, sampled, first, last, shown, middle, rotation, shift
     about_camera, about_points = np.empty((3, 3)), np.empty((3, 3))
     for _ in range(steps):
         wide = ABOUT_POINTS * size
-        _turned(size * _normal(state), size * _normal(state), size * _normal(state), about_camera)
-        _turned(wide * _normal(state), wide * _normal(state), wide * _normal(state), about_points)
-        zoom = math.exp(size * _normal(state))
+        turned(size * normal(state), size * normal(state), size * normal(state), about_camera)
+        turned(wide * normal(state), wide * normal(state), wide * normal(state), about_points)
+        zoom = math.exp(size * normal(state))
         new_rotation = about_camera @ rotation @ about_points
         new_shift = about_camera @ (zoom * (rotation @ middle + shift)) - new_rotation @ middle
         score = table_sum(tested, sampled.points, shown, 0, len(shown), new_rotation, new_shift)

@@ -94,8 +94,7 @@ def localize_words(
 
     def turned_over() -> float | None:
         index = vocabulary.mirrored
-        upright = options.upright
-        at_once = replace(options, compared=0, upright=replace(upright, samples=upright.samples * upright.longer, longer=1))
+        at_once = replace(options, compared=0, upright=options.upright.at_once)
         return None if index is None else query.mirrored.answer(index, at_once).log10_nfa
 
     return unless_mirrored(answer, turned_over)

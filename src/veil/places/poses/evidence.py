@@ -146,8 +146,7 @@ def weigh(matched: Matched, estimate: Estimate, views: MapViews | None) -> PoseE
     projected = matched.projected(estimate)
     if views is not None:  # what the camera could not have seen agrees with it neither rightly nor by chance
         ahead = np.flatnonzero(np.isfinite(projected[:, 0]))
-        possible = views.possible(estimate.camera, estimate.pose, matched.points, matched.point_rows[ahead])
-        projected[ahead[~possible]] = np.nan
+        projected[ahead[~matched.possible(views, estimate, ahead)]] = np.nan
     rows = matched.one_to_one(np.flatnonzero(matched.agrees(projected)))
     sets = _nested(len(matched.feature_of))
     places = [matched.places_of_first(first) for first in sets]

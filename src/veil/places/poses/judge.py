@@ -260,14 +260,14 @@ def clearly_better(
     map knows what its camera shows around the feature, and the query shows nothing of that: where the map knows little of a
     place, or few of its images were matched, many features are not explained there though the place is the right one.
     """
-    counted = (
-        _counted(matched, first, second, shown_first, shown_second),
-        _counted(matched, second, first, shown_second, shown_first),
+    both = (
+        counted(matched, first, second, shown_first, shown_second),
+        counted(matched, second, first, shown_second, shown_first),
     )
-    return coin(*counted) <= COIN
+    return coin(*both) <= COIN
 
 
-def _counted(matched: Matched, own: PoseEvidence, other: PoseEvidence, own_shown: ShownPoints, other_shown: ShownPoints) -> int:
+def counted(matched: Matched, own: PoseEvidence, other: PoseEvidence, own_shown: ShownPoints, other_shown: ShownPoints) -> int:
     """Number of inliers of one pose, of features that the other does not explain, that count for it when both are compared."""
 
     asked = own.rows[~np.isin(matched.keypoint_rows[own.rows], matched.keypoint_rows[other.rows])]
@@ -319,6 +319,10 @@ class Claim(WeighedPose):
     doubt: Doubt | None = None
     margin: float | None = None
 
+    def is_pictured(self, known: Estimate) -> bool:
+        """Whether the camera more likely saw a photograph of the place (`pictured`); `known` is the estimate after all fits."""
+        return pictured(self.matched, known, self.evidence, self.views, self.observed, self.doubt)
+
 
 def judge(claim: Claim, rival: Callable[[], Rival | None], limits: Acceptance) -> Localization | NoPose:
     """The answer to a query: its best pose, or the first reason to doubt it.
@@ -348,7 +352,7 @@ def judge(claim: Claim, rival: Callable[[], Rival | None], limits: Acceptance) -
     contradiction = contradicted_focal(matched, known)
     if contradiction is not None:
         return refused(contradiction, Remedy("give", "Features.camera"))
-    if unchecked is not evidence or pictured(matched, known, evidence, claim.views, claim.observed, claim.doubt):
+    if unchecked is not evidence or claim.is_pictured(known):
         return refused(IMPOSSIBLE)
     other = rival()
     if other is not None:

@@ -38,7 +38,7 @@ from veil.geometry.robust.significance import (
 )
 from veil.geometry.solvers.p3p import three_point_poses
 from veil.geometry.solvers.p6lp import pose_from_six_lines
-from veil.geometry.views import projected
+from veil.geometry.views import MapViews, projected
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -123,6 +123,10 @@ class MatchedPairs(ABC):
     @abstractmethod
     def distinct(self, rows: Int64[np.ndarray, "_"]) -> Bool[np.ndarray, "_"]:
         """Whether each of the pairs `rows` is kept if those at one place of the picture count once."""
+
+    def possible(self, views: MapViews, estimate: Estimate, rows: Int64[np.ndarray, "rows"]) -> Bool[np.ndarray, "rows"]:
+        """Whether an estimated camera could see the point of each of the pairs `rows` as some image of the map does."""
+        return views.possible(estimate.camera, estimate.pose, self.points, self.point_rows[rows])
 
     @cached_property
     def _apart(self) -> Bool[np.ndarray, "features"]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
 from veil.errors import RangeError, require_positive
@@ -109,6 +109,11 @@ class UprightOptions:
             raise RangeError(f"margin must be >= 0 and finite, got {self.margin!r}")
         if not self.refine_px or not all(0 < value < float("inf") for value in self.refine_px):
             raise RangeError(f"refine_px needs positive widths, got {self.refine_px!r}")
+
+    @property
+    def at_once(self) -> UprightOptions:
+        """The same with all samples in one search."""
+        return replace(self, samples=self.samples * self.longer, longer=1)
 
 
 @dataclass(frozen=True, kw_only=True)

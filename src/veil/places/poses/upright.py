@@ -12,9 +12,10 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from jaxtyping import Bool, Float32, Float64, Int64
@@ -26,7 +27,7 @@ from veil.geometry.free_calibration import FreeCamera, calibrated
 from veil.geometry.rigid import Rigid
 from veil.geometry.robust.pose_and_focal import is_searched
 from veil.geometry.robust.significance import P3P, SAME_PX, apart, pose_log10_samples
-from veil.geometry.robust.upright_search import Kept, nothing_kept, search_pairs
+from veil.geometry.robust.upright_search import nothing_kept
 from veil.matching.inverted_index import Candidates
 from veil.places.poses.answer import Localization, NoPose
 from veil.places.poses.evidence import COIN, PoseEvidence, beyond_chance, coin
@@ -93,7 +94,7 @@ class UprightWeighing:
         return dict(zip(pairs, candidates.log_odds.tolist(), strict=True))
 
     @cached_property
-    def _places(self) -> Bool[np.ndarray, "features"]:
+    def places(self) -> Bool[np.ndarray, "features"]:
         """Mask of the keypoints that count if those at one place count once."""
         return apart(self.problem.seen, SAME_PX / self.problem.camera.focal_px)
 
@@ -116,9 +117,9 @@ class UprightWeighing:
         Of the numbers of pairs within the `PARTS` of the limit the least likely one counts.
         """
         problem = self.problem
-        allowed = np.flatnonzero(self._places if keypoints is None else self._places & keypoints)
+        allowed = np.flatnonzero(self.places if keypoints is None else self.places & keypoints)
         seen = cKDTree(problem.seen[allowed])
-        rows, projected = self._visible(estimate, offsets)
+        rows, projected = self.visible(estimate, offsets)
         if points is not None:
             rows, projected = rows[points[rows]], projected[points[rows]]
         limit = problem.options.match_px / problem.camera.focal_px
@@ -126,12 +127,12 @@ class UprightWeighing:
         widest: tuple[np.ndarray, np.ndarray] = (np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64))
         expected = 1.0
         for part in PARTS:
-            first, second = _mutual(projected, seen, part * limit)
+            first, second = mutual(projected, seen, part * limit)
             chance = max(1.0, self._by_chance(projected, seen, part * limit))
-            deviance = _deviance(len(first), chance) + self._words(allowed[first], rows[second])
+            total = deviance(len(first), chance) + self.words(allowed[first], rows[second])
             if part == PARTS[0]:
                 widest, expected = (allowed[first], rows[second]), chance
-            most = max(most, deviance)
+            most = max(most, total)
         count = len(widest[0])
         # Each pose is one of those of three pairs, and each number of pairs one more test.
         tests = (
@@ -145,7 +146,7 @@ class UprightWeighing:
     def improved(self, evidence: UprightEvidence) -> UprightEvidence:
         """The best evidence of a pose and of those that the refinement leads to from it."""
         estimate = evidence.estimate
-        rows, _ = self._visible(estimate)
+        rows, _ = self.visible(estimate)
         retried = [replace(estimate, pose=pose, fit=None) for pose in self.problem.retried(estimate.pose, rows)]
         others = [self.weighed(self.fitted(other)) for other in retried]
         return min([evidence, *others], key=lambda one: one.log10_nfa)
@@ -167,7 +168,7 @@ class UprightWeighing:
 
     def around(self, estimate: Estimate, reach_px: float) -> MatchedPoints:
         """All pairs of a keypoint and a point that an estimate shows within `reach_px`; they agree within the usual limit."""
-        rows, projected = self._visible(estimate)
+        rows, projected = self.visible(estimate)
         near = self._all_seen.query_ball_point(projected, reach_px / self.problem.camera.focal_px, return_sorted=True)
         keypoint_rows = np.concatenate([np.empty(0, dtype=np.int64), *(np.asarray(own, dtype=np.int64) for own in near)])
         point_rows = np.repeat(rows, [len(own) for own in near])
@@ -188,11 +189,11 @@ class UprightWeighing:
 
     def pairs(self, estimate: Estimate, limit_px: float) -> tuple[Int64[np.ndarray, "pairs"], Int64[np.ndarray, "pairs"]]:
         """Rows of keypoints and of points that an estimate shows nearest to each other, within `limit_px`."""
-        rows, projected = self._visible(estimate)
-        first, second = _mutual(projected, self._all_seen, limit_px / self.problem.camera.focal_px)
+        rows, projected = self.visible(estimate)
+        first, second = mutual(projected, self._all_seen, limit_px / self.problem.camera.focal_px)
         return first, rows[second]
 
-    def _visible(
+    def visible(
         self, estimate: Estimate, offsets: Float64[np.ndarray, "5"] | None = None
     ) -> tuple[Int64[np.ndarray, "visible"], Float64[np.ndarray, "visible 2"]]:
         """Rows of the map's points that the camera could see, and their places in the declared camera's normalized plane."""
@@ -210,6 +211,10 @@ class UprightWeighing:
         possible = views_of(problem.scene).possible(camera, pose, problem.scene.points, ahead)
         return ahead[possible], xy[possible]
 
+    def claimed(self, **parts: Any) -> Claim:
+        """The claim of a pose for the judge, of its fields beside `doubt`."""
+        return Claim(doubt=self.doubt, **parts)
+
     def doubt(self, other: FreeCamera, declared: FreeCamera) -> float:
         """Twice the log likelihood ratio of two cameras, by all keypoints and their words (words_upright.md, Eq. 9 and 10)."""
         first, second = (
@@ -221,9 +226,7 @@ class UprightWeighing:
         """Mean number of pairs where all points are shown beside their places."""
         angles = 2 * np.pi * np.arange(DIRECTIONS) / DIRECTIONS
         counts = [
-            len(
-                _mutual(projected + shift / self.problem.camera.focal_px * np.array([math.cos(a), math.sin(a)]), seen, limit)[0]
-            )
+            len(mutual(projected + shift / self.problem.camera.focal_px * np.array([math.cos(a), math.sin(a)]), seen, limit)[0])
             for shift in SHIFTS_PX
             for a in angles
         ]
@@ -234,9 +237,9 @@ class UprightWeighing:
         if not len(evidence):
             return 0.0
         right = max(0.0, 1.0 - evidence.expected / len(evidence))
-        return self._words(evidence.keypoint_rows, evidence.point_rows, right)
+        return self.words(evidence.keypoint_rows, evidence.point_rows, right)
 
-    def _words(self, keypoint_rows: np.ndarray, point_rows: np.ndarray, right: float = RIGHT) -> float:
+    def words(self, keypoint_rows: np.ndarray, point_rows: np.ndarray, right: float = RIGHT) -> float:
         """Log likelihood ratio of the words of pairs, each of which is right with probability `right`."""
         total = 0.0
         for keypoint, point in zip(keypoint_rows.tolist(), point_rows.tolist(), strict=True):
@@ -245,7 +248,7 @@ class UprightWeighing:
         return total
 
 
-def _mutual(
+def mutual(
     projected: Float64[np.ndarray, "visible 2"], seen: cKDTree, limit: float
 ) -> tuple[Int64[np.ndarray, "pairs"], Int64[np.ndarray, "pairs"]]:
     """Rows of keypoints `seen` (a tree of their places) and of projections nearest to each other, within `limit`."""
@@ -259,7 +262,7 @@ def _mutual(
     return keypoints[mutual].astype(np.int64), chosen[mutual].astype(np.int64)
 
 
-def _deviance(count: int, expected: float) -> float:
+def deviance(count: int, expected: float) -> float:
     """Bound of -log of the probability of at least `count` pairs where `expected` are (Chernoff's, of a Poisson law)."""
     return count * math.log(count / expected) - (count - expected) if count > expected else 0.0
 
@@ -295,10 +298,15 @@ def localize_upright(
     - `options`: thresholds, and limits of the search.
     - `progress`: called with the number of pairs that are drawn and of all.
     """
-    count = problem.queried
     weighing = UprightWeighing(problem=problem, unshared=unshared)
-    weighed: list[UprightEvidence] = []
-    for poses in _poses(problem, options, progress):
+    return best_upright(weighing, found(problem, options, progress), options)
+
+
+def best_upright(weighing: UprightWeighing, searches: Iterable[Sequence[Rigid]], options: WordOptions) -> Localization | NoPose:
+    """The answer that the best pose gives, after it was fitted and judged, of the first search that is beyond chance."""
+    problem, weighed = weighing.problem, list[UprightEvidence]()
+    count = problem.queried
+    for poses in searches:
         starts = [Estimate(pose=pose, camera=problem.camera) for pose in poses]
         weighed = sorted((weighing.weighed(weighing.fitted(start)) for start in starts), key=lambda one: one.log10_nfa)
         if weighed and beyond_chance(weighed[0].evidence, options):
@@ -312,7 +320,7 @@ def localize_upright(
         contradicted = weighing.log_odds_of_words(best) < AGAINST
         return CONTRADICTED.format(len(best), len(problem.keypoints)) if contradicted else None
 
-    claim = Claim(
+    claim = weighing.claimed(
         estimate=settled(weighing.matched(best.estimate, problem.options.match_px), best.estimate),
         evidence=evidence,
         matched=matched,
@@ -323,7 +331,6 @@ def localize_upright(
         by_chance=BY_CHANCE + problem.doubt,
         correspondences=count,
         count=len(problem.keypoints),
-        doubt=weighing.doubt,
         margin=problem.options.margin,
     )
     contest = UprightContest(weighing=weighing, best=best)
@@ -331,19 +338,17 @@ def localize_upright(
     return judge(claim, lambda: rivals(contest, claim, options, known=others).equal, options)
 
 
-def _poses(problem: UprightProblem, options: WordOptions, progress: Progress | None) -> Iterator[list[Rigid]]:
-    """The few best poses of the search, refined, the best first; once more after the samples that are drawn if those fail."""
+def found(problem: UprightProblem, options: WordOptions, progress: Progress | None) -> Iterator[list[Rigid]]:
+    """The few best poses of a search, refined, the best first; then those of `longer` times as many samples."""
     upright = problem.options
     if not len(problem.sampled.keypoint_rows) or not problem.sampled.shares[-1] > 0:
         return
-    kept: Kept = nothing_kept(upright.kept)
-    tested, done, used = problem.tested(upright.search_px, upright.words_px), 0, 0.0
-    in_time = True
+    kept, done, used, in_time = nothing_kept(upright.kept), 0, 0.0, True
     for wanted in sorted({upright.samples, upright.samples * upright.longer}):
         while in_time and done < wanted:
             portion, started = min(PORTION, wanted - done), time.thread_time()
             # Seed and number of samples share the 64 bits that start a search.
-            search_pairs(kept, problem.sampled, tested, problem.limits, samples=portion, seed=(problem.seed << 40) + done + 1)
+            problem.draw(kept, samples=portion, seed=(problem.seed << 40) + done + 1)
             used = 0.0 if not done else used + time.thread_time() - started  # the first may compile code
             done += portion
             if progress is not None:

@@ -21,7 +21,7 @@ from veil.errors import Remedy
 from veil.geometry.camera import FRAME_SLACK, Camera, as_colmap, half_extent
 from veil.geometry.gravity import aligned_from_cam
 from veil.geometry.rigid import Rigid, rotation_angle_deg
-from veil.geometry.robust.upright_search import Kept, PoseTest, Sampled, UprightLimits, refine_by_steps
+from veil.geometry.robust.upright_search import Kept, PoseTest, Sampled, UprightLimits, refine_by_steps, search_pairs
 from veil.matching.inverted_index import Candidates
 from veil.places.poses.answer import NoPose
 from veil.places.poses.options import UprightOptions
@@ -90,16 +90,18 @@ class UprightProblem:
         return FRAME_SLACK * half_extent(self.camera)
 
     @cached_property
-    def _up_from_world(self) -> Float64[np.ndarray, "3 3"]:
+    def up_from_world(self) -> Float64[np.ndarray, "3 3"]:
+        """Turn from the map to frames where gravity is the y-axis."""
         assert self.scene.down is not None
         return aligned_from_cam(self.scene.down)
 
     @cached_property
-    def _up_from_cam(self) -> Float64[np.ndarray, "3 3"]:
+    def up_from_cam(self) -> Float64[np.ndarray, "3 3"]:
+        """Turn from the camera to a frame where gravity is the y-axis."""
         return aligned_from_cam(self.gravity)
 
     @cached_property
-    def _shown(self) -> list[Int64[np.ndarray, "_"]]:
+    def shown(self) -> list[Int64[np.ndarray, "_"]]:
         """Points that each of the images sees, in an order that says nothing."""
         random = np.random.default_rng(self.seed)
         return [random.permutation(np.unique(self.scene.images[name].point_rows)) for name in self.names]
@@ -117,7 +119,7 @@ class UprightProblem:
     @cached_property
     def shown_share(self) -> float:
         """Share of the points of a mapped image that the query is expected to show as keypoints."""
-        mean = float(np.mean([len(rows) for rows in self._shown]))
+        mean = float(np.mean([len(rows) for rows in self.shown]))
         return float(np.clip(SHARE_OF_KEYPOINTS * len(self.keypoints) / max(mean, 1.0), LEAST_SHOWN, MOST_SHOWN))
 
     @cached_property
@@ -126,7 +128,7 @@ class UprightProblem:
         gains = np.expm1(np.minimum(self.candidates.log_odds, MOST_LOG_ODDS))
         likely = np.flatnonzero(gains > 0)
         drawn = []
-        for name, shown in zip(self.names, self._shown, strict=True):
+        for name, shown in zip(self.names, self.shown, strict=True):
             visible = np.zeros(len(self.scene.points), dtype=bool)
             visible[shown] = True
             own = likely[visible[self.candidates.point_rows[likely]]]  # the most likely first, as the candidates are
@@ -157,21 +159,21 @@ class UprightProblem:
         """Unit rays of the keypoints, points of the map and centers of its images in frames where gravity is the y-axis."""
         rays = np.hstack([self.seen, np.ones((len(self.seen), 1))])
         rays /= np.linalg.norm(rays, axis=1, keepdims=True)
-        centers = [self._up_from_world @ self.scene.images[name].cam_from_world.center for name in self.names]
-        points = self.scene.points @ self._up_from_world.T
-        return np.ascontiguousarray(rays @ self._up_from_cam.T), np.ascontiguousarray(points), np.array(centers)
+        centers = [self.up_from_world @ self.scene.images[name].cam_from_world.center for name in self.names]
+        points = self.scene.points @ self.up_from_world.T
+        return np.ascontiguousarray(rays @ self.up_from_cam.T), np.ascontiguousarray(points), np.array(centers)
 
     def tested(self, spread_px: float, words_px: float | None = None) -> PoseTest:
         """The table of a width in pixels, for the search and the steps; words reach `words_px`, by default as far."""
         words_px = words_px or spread_px
         table = keypoint_table(self._cells, spread_px=spread_px, shown_share=self.shown_share)
         return PoseTest(
-            shown_starts=np.cumsum([0, *(len(rows) for rows in self._shown)]).astype(np.int64),
-            shown=np.concatenate(self._shown),
+            shown_starts=np.cumsum([0, *(len(rows) for rows in self.shown)]).astype(np.int64),
+            shown=np.concatenate(self.shown),
             table=table.values,
             scale=table.scale,
             origin=table.origin,
-            cam_from_up=np.ascontiguousarray(self._up_from_cam.T),
+            cam_from_up=np.ascontiguousarray(self.up_from_cam.T),
             seen=np.ascontiguousarray(self.seen),
             inverse_variance=(self.camera.focal_px / words_px) ** 2,
             weight=WORD_WEIGHT_PX / (WORD_WEIGHT_PX + words_px),
@@ -190,6 +192,15 @@ class UprightProblem:
         """Thresholds of poses in the search."""
         return limits_of(self.options, likely=LIKELY, batches=BATCHES, least=LEAST_SUMS)
 
+    def draw(self, kept: Kept, *, samples: int, seed: int) -> None:
+        """Draw pairs of candidates, and keep the best poses that they give."""
+        search_pairs(kept, self.sampled, self._searched, self.limits, samples=samples, seed=seed)
+
+    @cached_property
+    def _searched(self) -> PoseTest:
+        """The table of the search."""
+        return self.tested(self.options.search_px, self.options.words_px)
+
     def refined(self, kept: Kept) -> list[Rigid]:
         """The best kept poses (cam_from_world) after the steps of the refinement, the best first, each place once.
 
@@ -200,21 +211,21 @@ class UprightProblem:
         for k in kept.best()[: self.options.refined]:
             cos, sin, *shift = kept.turns[k]
             heading = np.array([[cos, 0.0, sin], [0.0, 1.0, 0.0], [-sin, 0.0, cos]])
-            rotation = np.ascontiguousarray(self._up_from_cam.T @ heading)
-            translation = self._up_from_cam.T @ np.array(shift)
+            rotation = np.ascontiguousarray(self.up_from_cam.T @ heading)
+            translation = self.up_from_cam.T @ np.array(shift)
             v = int(kept.images[k])
-            shown = np.ascontiguousarray(self._shown[v])
+            shown = np.ascontiguousarray(self.shown[v])
             middle = sampled.points[shown].mean(axis=0)
             first, last, score = int(sampled.starts[v]), int(sampled.worded[v]), 0.0
             for width, tested in zip(self.options.refine_px, self._tables, strict=True):
                 size, seed = STEP_SHARE * width / self.camera.focal_px, np.uint64(int(k) + 1)
                 score = refine_by_steps(tested, sampled, first, last, shown, middle, rotation, translation, size, STEPS, seed)
-            pose = Rigid(rotation=rotation @ self._up_from_world, translation=translation)
+            pose = Rigid(rotation=rotation @ self.up_from_world, translation=translation)
             scored.append((score, pose, float(np.linalg.norm(sampled.centers[v] - middle))))
         scored.sort(key=lambda item: -item[0])
         distinct: list[Rigid] = []
         for _, pose, distance in scored:
-            if not any(_same(pose, other, SAME_PLACE * distance) for other in distinct):
+            if not any(is_same_pose(pose, other, SAME_PLACE * distance) for other in distinct):
                 distinct.append(pose)
         return distinct
 
@@ -223,12 +234,12 @@ class UprightProblem:
         sampled, poses = self.sampled, []
         middle = sampled.points[rows].mean(axis=0)
         for attempt in range(RETRIES):
-            rotation = np.ascontiguousarray(pose.rotation @ self._up_from_world.T)
+            rotation = np.ascontiguousarray(pose.rotation @ self.up_from_world.T)
             translation = pose.translation.copy()
             for width, tested in zip(self.options.refine_px, self._tables, strict=True):
                 size, seed = STEP_SHARE * width / self.camera.focal_px, np.uint64(attempt + 1)
                 refine_by_steps(tested, sampled, 0, 0, rows, middle, rotation, translation, size, STEPS, seed)
-            poses.append(Rigid(rotation=rotation @ self._up_from_world, translation=translation))
+            poses.append(Rigid(rotation=rotation @ self.up_from_world, translation=translation))
         return poses
 
 
@@ -281,7 +292,7 @@ def limits_of(options: UprightOptions, *, likely: int, batches: Sequence[int], l
     )
 
 
-def _same(pose: Rigid, other: Rigid, near: float) -> bool:
+def is_same_pose(pose: Rigid, other: Rigid, near: float) -> bool:
     """Whether two poses are one: their centers differ by less than `near`, and they are turned by less than `SAME_TURN_DEG`."""
     return (
         float(np.linalg.norm(pose.center - other.center)) < near

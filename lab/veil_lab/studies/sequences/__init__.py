@@ -1,0 +1,1 @@
+"""Sequences of frames: `localization` compares them with single images at one epsilon of all that leaves."""
