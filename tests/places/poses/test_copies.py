@@ -62,7 +62,7 @@ def test_a_place_that_the_map_hardly_knows_rivals_its_copy(monkeypatch: pytest.M
     """Planted: three images know two fifths of the place. Broken twin: the copy has clearly more inliers if all are counted."""
     city = City(alike=COUNT, own_images=3, own_share=0.4)
     assert isinstance(answer_of(city, COMPARED), NoPose)
-    monkeypatch.setattr(rival_poses, "_counted", lambda matched, own, other, *_: len(np.setdiff1d(own.rows, other.rows)))
+    monkeypatch.setattr(rival_poses, "counted", lambda matched, own, other, *_: len(np.setdiff1d(own.rows, other.rows)))
     assert off(answer_of(city, COMPARED)) == pytest.approx(40, abs=0.1)
 
 
