@@ -1,4 +1,4 @@
-"""The client in TypeScript in Chromium: its store, its search under a strict policy of pages, its localizer in a worker."""
+"""The client in TypeScript in Chromium: its store, its search under a strict policy, and its localizer in a worker."""
 
 from __future__ import annotations
 
