@@ -176,8 +176,8 @@ class Device:
     ) -> SequenceRelease:
         """Protect several frames, enter them in the ledger together, and return them with the one message that may leave.
 
-        A thing that several frames show leaves once, with one draw (docs/theory/sequences.md#which-features-leave). No guarantee
-        covers the motions, which say how the device moved, nor positions: together they place it like any video.
+        A thing that several frames show leaves once, with one draw (docs/theory/sequences.md#which-features-leave). No
+        guarantee covers the motions, which say how the device moved, nor positions: together they place it like any video.
 
         - `sequence`: raw features of the frames, and their motions.
         - `descriptors`: what is sent in place of descriptors; by default the usual words of queries. Which features leave is
