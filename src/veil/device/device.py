@@ -200,7 +200,7 @@ class Device:
             for features, down in zip(frames, downs, strict=True):
                 require_localizable(features, down)
             descriptors = usual_words(frames[0].space.descriptor)
-        rows = rows_of_sequence(frames, features_sent, randomness.memoized(self._secret))
+        rows = rows_of_sequence(frames, sequence.cam_from_rig, features_sent, randomness.memoized(self._secret))
         made = []
         with releasing(self, allow_second=allow_second) as make_release:
             for features, own, down, name in zip(frames, rows, downs, called, strict=True):
