@@ -118,7 +118,7 @@ MEANINGS = (
         "--features",
         "count",
         "features that an image sends",
-        "privatize, client contribute, client localize, budget plan, plan map, evaluate plans",
+        "privatize, client contribute, client localize, budget plan, plan map, evaluate plans, evaluate sequences",
     ),
     Meaning(
         "--figure",
@@ -213,7 +213,7 @@ MEANINGS = (
         "extract, evaluate homographies, evaluate reconstruction, evaluate queries, evaluate localization, "
         "evaluate upright, evaluate tiles, lab train attacks, evaluate retrieval, evaluate defenses, "
         "evaluate forms, evaluate learned, evaluate neighborhoods, evaluate repeats, evaluate inversion, evaluate plans, "
-        "evaluate word-inversion, lab tune",
+        "evaluate word-inversion, lab tune, evaluate sequences",
     ),
     Meaning("--max-seconds", "number", "seconds after which work stops", "map, localize, evaluate attacks, evaluate forms"),
     Meaning("--max-seconds", "count", "seconds after which work stops", "audit"),
@@ -221,10 +221,15 @@ MEANINGS = (
         "--most-strangers",
         "count",
         "photographs of --strangers that are used at most",
-        "evaluate retrieval",
+        "evaluate retrieval, evaluate sequences",
     ),
     Meaning("--name", "text", "name of what is made", "serve token, serve tiles"),
-    Meaning("--nearest", "count", "images of the map that are taken to be near", "localize, evaluate upright"),
+    Meaning(
+        "--nearest",
+        "count",
+        "images of the map that are taken to be near",
+        "localize, evaluate upright, evaluate sequences",
+    ),
     Meaning("--noise", "count", "queries of noise of either kind", "evaluate queries, evaluate tiles"),
     Meaning("--normalization", "choice", "normalization of SIFT", "extract, codebook build, map import"),
     Meaning("--only", "text", "names of those that are run, of attacks or of defenses", "audit, evaluate defenses"),
@@ -301,7 +306,7 @@ MEANINGS = (
         "--strangers",
         "path",
         "photographs of other places, which must be refused",
-        "evaluate queries, evaluate upright, evaluate tiles, evaluate retrieval, demo",
+        "evaluate queries, evaluate upright, evaluate tiles, evaluate retrieval, demo, evaluate sequences",
     ),
     Meaning("--strict", "flag", "what cannot be used is refused, not skipped", "extract, map, localize, audit"),
     Meaning(
@@ -315,7 +320,7 @@ MEANINGS = (
         "count",
         "words of a dictionary",
         "budget plan, codebook build, evaluate localization, evaluate upright, evaluate tiles, "
-        "evaluate attacks, evaluate plans",
+        "evaluate attacks, evaluate plans, evaluate sequences",
     ),
     Meaning("--word-samples", "count", "samples of a search among candidate words", "evaluate localization"),
     Meaning(

@@ -17,7 +17,7 @@ from veil.geometry.rigid import Rigid
 from veil.ldp.budget import Budget
 from veil.mechanisms.public import publish
 from veil.mechanisms.repeats import SAME
-from veil.mechanisms.sequence_selection import APART_PX, rows_of_sequence
+from veil.mechanisms.sequence_selection import APART_PX, EPIPOLAR_PX, rows_of_sequence
 from veil.randomness import seeded
 from veil.wire.message import Upload
 from veil.wire.sequence import Sequence, decode_sequence
@@ -38,9 +38,9 @@ def moved(first: Features, name: str, *, share: float) -> Features:
     """Another frame, of whose features a share shows what the first one shows, in the first rows."""
     other = frame(name)
     count = round(share * len(first))
-    descriptors = other.descriptors.copy()
-    descriptors[:count] = first.descriptors[:count]
-    return replace(other, descriptors=descriptors)
+    descriptors, keypoints = other.descriptors.copy(), other.keypoints.copy()
+    descriptors[:count], keypoints[:count] = first.descriptors[:count], first.keypoints[:count]
+    return replace(other, descriptors=descriptors, keypoints=keypoints)
 
 
 def motions(count: int) -> tuple[Rigid, ...]:
@@ -51,11 +51,17 @@ def test_what_two_frames_show_leaves_once() -> None:
     """Slow reference: all distances. The broken twin sends half of the second frame a second time."""
     first = frame("first")
     second = moved(first, "second", share=0.5)
-    rows = rows_of_sequence([first, second], None, seeded("once"))
+    still = [Rigid(rotation=np.eye(3), translation=np.zeros(3))] * 2
+    rows = rows_of_sequence([first, second], still, None, seeded("once"))
     vectors = [publish(one).vectors.astype(np.float64)[own] for one, own in zip((first, second), rows, strict=True)]
     gaps = np.linalg.norm(vectors[0][:, None] - vectors[1][None], axis=2)
-    assert gaps.min() > SAME - 1e-6
-    twice = rows_of_sequence([first, second], None, seeded("once"), once=False)
+    beside = np.linalg.norm(first.keypoints[rows[0]][:, None] - second.keypoints[rows[1]][None], axis=2) < EPIPOLAR_PX
+    assert not (beside & (gaps < SAME)).any()
+    # What is alike elsewhere in the picture is another thing.
+    far = replace(second, keypoints=second.keypoints[::-1].copy())
+    elsewhere = rows_of_sequence([first, far], still, None, seeded("once"))
+    assert len(elsewhere[1]) > len(rows[1])
+    twice = rows_of_sequence([first, second], still, None, seeded("once"), once=False)
     vectors = [publish(one).vectors.astype(np.float64)[own] for one, own in zip((first, second), twice, strict=True)]
     assert (np.linalg.norm(vectors[0][:, None] - vectors[1][None], axis=2).min(axis=1) == 0).sum() > 50
 
@@ -63,7 +69,7 @@ def test_what_two_frames_show_leaves_once() -> None:
 def test_medium_sizes_leave_first_and_apart() -> None:
     """Oracle: the median of the sizes, and distances of positions. Frames send equal parts."""
     frames = [frame(name) for name in ("a", "b", "c")]
-    rows = rows_of_sequence(frames, 100, seeded("medium"))
+    rows = rows_of_sequence(frames, motions(3), 100, seeded("medium"))
     assert [len(own) for own in rows] == [33, 33, 34]
     for one, own in zip(frames, rows, strict=True):
         assert one.scales is not None
@@ -78,13 +84,13 @@ def test_descriptors_have_no_say_in_what_one_frame_sends() -> None:
     frames = [frame("left"), frame("right")]
     exchanged = [replace(one, descriptors=one.descriptors[::-1].copy()) for one in frames]
     for one, other in zip(
-        rows_of_sequence(frames, 80, seeded("say"), once=False),
-        rows_of_sequence(exchanged, 80, seeded("say"), once=False),
+        rows_of_sequence(frames, motions(2), 80, seeded("say"), once=False),
+        rows_of_sequence(exchanged, motions(2), 80, seeded("say"), once=False),
         strict=True,
     ):
         np.testing.assert_array_equal(one, other)
     with pytest.raises(RangeError, match="2 features or more"):
-        rows_of_sequence(frames, 1, seeded("say"))
+        rows_of_sequence(frames, motions(2), 1, seeded("say"))
 
 
 @pytest.mark.slow
@@ -134,8 +140,12 @@ def test_subspaces_of_a_sequence_and_what_is_missing(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="2 frames need as many readings"):
         device.release_sequence(sequence, HideInWords(epsilon=2.0), gravity=[DOWN])
     first = frame("w")
-    sent = rows_of_sequence([first], None, seeded("same"))[0][0]
-    shown = replace(frame("again"), descriptors=np.repeat(first.descriptors[sent : sent + 1], 200, axis=0))
+    sent = rows_of_sequence([first], motions(1), None, seeded("same"))[0][0]
+    shown = replace(
+        frame("again"),
+        descriptors=np.repeat(first.descriptors[sent : sent + 1], 200, axis=0),
+        keypoints=np.repeat(first.keypoints[sent : sent + 1], 200, axis=0),
+    )
     same = Sequence(frames=(first, shown), cam_from_rig=motions(2))
     with pytest.raises(InputError, match="nothing to send that earlier frames do not"):
         device.release_sequence(same, HideInWords(epsilon=2.0), features_sent=None, gravity=[DOWN] * 2)

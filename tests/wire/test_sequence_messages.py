@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import struct
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -72,9 +73,9 @@ def test_damaged_and_forged_sequences_are_refused_and_never_crash() -> None:
     """Hostile bytes: every truncation and thousands of flips fail with a message, as the checksum covers all."""
     data = by_hand()
     for piece in truncated(data, 200):
-        assert isinstance(outcome(lambda piece=piece: decode_sequence(piece)), WireError)
+        assert isinstance(outcome(partial(decode_sequence, piece)), WireError)
     for piece in flipped(generator("flipped sequences"), data, 500):
-        assert piece == data or isinstance(outcome(lambda piece=piece: decode_sequence(piece)), WireError)
+        assert piece == data or isinstance(outcome(partial(decode_sequence, piece)), WireError)
 
 
 def forged(body: bytes) -> bytes:

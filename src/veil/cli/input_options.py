@@ -76,7 +76,7 @@ LOCALIZE: Table = {
     "nearest": (WORDS, ALONE),
     "names": (BY_DISTANCE, WORDS, ALONE),
     "sequence": (BY_DISTANCE, WORDS, ALONE),
-    "scale": (BY_DISTANCE, WORDS, ALONE),
+    "motion_scale": (BY_DISTANCE, WORDS, ALONE),
     "write_poses": (BY_DISTANCE, WORDS, ALONE, *_IN_TILES),
     "workers": (BY_DISTANCE, WORDS, ALONE, *_IN_TILES),
     "strict": (BY_DISTANCE, WORDS, ALONE, *_IN_TILES),

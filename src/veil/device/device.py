@@ -176,7 +176,8 @@ class Device:
     ) -> SequenceRelease:
         """Protect several frames, enter them in the ledger together, and return them with the one message that may leave.
 
-        A thing that several frames show leaves once, with one draw (docs/theory/sequences.md#which-features-leave).
+        A thing that several frames show leaves once, with one draw (docs/theory/sequences.md#which-features-leave). No
+        guarantee covers the motions, which say how the device moved, nor positions: together they place it like any video.
 
         - `sequence`: raw features of the frames, and their motions.
         - `descriptors`: what is sent in place of descriptors; by default the usual words of queries. Which features leave is
@@ -199,7 +200,7 @@ class Device:
             for features, down in zip(frames, downs, strict=True):
                 require_localizable(features, down)
             descriptors = usual_words(frames[0].space.descriptor)
-        rows = rows_of_sequence(frames, features_sent, randomness.memoized(self._secret))
+        rows = rows_of_sequence(frames, sequence.cam_from_rig, features_sent, randomness.memoized(self._secret))
         made = []
         with releasing(self, allow_second=allow_second) as make_release:
             for features, own, down, name in zip(frames, rows, downs, called, strict=True):

@@ -3,8 +3,8 @@
 - `release` makes an upload. `subspaces`, `words` and `lines` are its three mechanisms, `public` publishes without protection.
 - `profile` has the settings of lifting, `parameters` encodes what keys the draws.
 - `decoy_photographs` takes the decoys of an image from a few other photographs, each as a whole.
-- `selection` and `tracks` choose the features that leave. `repeats` gives those that left before their earlier
-  draws, and `carried_lines` their lines.
+- `selection`, `tracks` and `sequence_selection` choose the features that leave. `repeats` gives those that left before
+  their earlier draws, and `carried_lines` their lines.
 """
 
 from veil.mechanisms.lines import ConvergentOptions, LineOptions, ParallelOptions, lift_to_lines

@@ -5,7 +5,7 @@ and `poses` (the pose of a query, and its judge). The files beside them are what
 
 - `uploads` reads messages from files. `images_on_demand` reads their descriptors again when they are needed.
 - `held_map` is a map with its folder, its indexes and its place on Earth.
-- `localization` answers a query of any form on a map.
+- `localization` answers a query of any form on a map, and `sequences` one of several frames.
 - `building` makes a map, of positions itself and of lines through `line_mapping`. `growth` adds images to one.
 - `built_maps` holds the options and the result of both. `located_images` adds images by their poses. `kept_clusters` keeps
   what a killed run has mapped.

@@ -69,7 +69,7 @@ def _require_usable(images: Sequence[LoadedImage], motions: Sequence[Rigid], whe
     if any(isinstance(image.positions, Lines) for image in images):
         raise InputError(
             "frames whose positions are hidden in lines are not localized together; localize each alone",
-            remedy=Remedy("leave out", "localize.sequence"),
+            remedy=Remedy("leave out", "localize_sequence.sequence"),
         )
     if len({image.kind for image in images}) > 1:
         raise InputError("the frames of a sequence have one form and one space")

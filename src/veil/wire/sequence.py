@@ -31,7 +31,7 @@ _FRAME = struct.Struct("<9d3dI")
 # Largest entry of R R^T - 1 of a rotation.
 ORTHONORMAL = 1e-6
 
-Frame = TypeVar("Frame")
+Frame = TypeVar("Frame", covariant=True)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

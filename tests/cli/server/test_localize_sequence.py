@@ -92,5 +92,5 @@ def test_a_sequence_without_its_motions_or_with_both_is_refused(folder: Path, ca
     assert "no motion of f04" in capsys.readouterr().err
     assert run(folder, folder / "whole.veil", "--sequence", folder / "poses.csv") == 1
     assert "holds the motions of its frames; leave out --sequence" in capsys.readouterr().err
-    assert run(folder, folder / "whole.veil", "--scale", "1e9") == 1
+    assert run(folder, folder / "whole.veil", "--motion-scale", "1e9") == 1
     assert "is the scale wrong" in capsys.readouterr().err

@@ -36,7 +36,7 @@ def holds(poses: list[Rigid], pose: Rigid, tol: float = 1e-5) -> bool:
 
 def distances_by_scan(centers: np.ndarray, rays: np.ndarray, points: np.ndarray) -> list[np.ndarray]:
     """Slow reference of gP3P: for a scan of s_1, both s_2 and s_3 by their quadratics, and where the third equation holds."""
-    wanted = [np.linalg.norm(points[i] - points[j]) for i, j in ((0, 1), (0, 2), (1, 2))]
+    wanted = [float(np.linalg.norm(points[i] - points[j])) for i, j in ((0, 1), (0, 2), (1, 2))]
 
     def along(start: np.ndarray, other: int, length: float) -> list[float]:
         """Distances of the ray `other` at which it is `length` from a place."""

@@ -125,14 +125,11 @@ def test_positions_alone_of_frames_near_known_images() -> None:
 @pytest.mark.slow
 def test_mirrored_and_foreign_frames_have_no_pose() -> None:
     images = frames_in_words(4.0)
-    mirrored = [
-        replace(
-            image,
-            positions=(np.array([PLACE.camera.width_px, 0]) - image.positions * [1, -1]).astype(np.float32),
-            gravity=image.gravity * [-1.0, 1.0, 1.0],
-        )
-        for image in images
-    ]
+    mirrored = []
+    for image in images:
+        assert isinstance(image.positions, np.ndarray) and image.gravity is not None
+        turned = (np.array([PLACE.camera.width_px, 0]) - image.positions * [1, -1]).astype(np.float32)
+        mirrored.append(replace(image, positions=turned, gravity=image.gravity * np.array([-1.0, 1.0, 1.0])))
     assert isinstance(
         localize_loaded_sequence(mirrored, motions(), WHERE, scale=SCALE, dictionary=DICTIONARY, word_options=BRIEF), NoPose
     )
@@ -214,8 +211,8 @@ def test_evidence_of_frames_grows_with_what_each_adds() -> None:
     # Slow reference of the residuals: each keypoint by the camera of its own frame.
     gaps = matched.normalized(PLACE.camera).residuals(FreeCamera(pose=RIG_FROM_WORLD)) * PLACE.camera.focal_px
     for frame in range(3):
-        own, pairs = matched.in_frame(frame)
-        alone_gaps = own.normalized(PLACE.camera).residuals(FreeCamera(pose=poses[frame] @ RIG_FROM_WORLD))
+        single, pairs = matched.in_frame(frame)
+        alone_gaps = single.normalized(PLACE.camera).residuals(FreeCamera(pose=poses[frame] @ RIG_FROM_WORLD))
         np.testing.assert_allclose(gaps[pairs], alone_gaps * PLACE.camera.focal_px, atol=1e-8)
 
 

@@ -194,7 +194,7 @@ class SequenceStudy:
     ) -> SequenceTrial:
         scene, book, index = world
         cases = [f"{kind} {self.fold.place.name} {name} {setting}" for name in names]
-        uploads = sent(setting, features, book, cases)
+        uploads = sent(setting, features, motions, book, cases)
         gravity = [tilted(down, GRAVITY_SIGMA_DEG, case) for down, case in zip(downs, cases, strict=True)]
         near = self._near(names[0], setting.near) if setting.near else None
         started = time.thread_time()
@@ -254,12 +254,14 @@ def _asked_together(
     return localize_words_of_frames(frames, keypoints, form, scene, index, gravity=gravity, near=near, options=options)
 
 
-def sent(setting: SequenceSetting, features: Sequence[Features], book: Codebook, cases: Sequence[str]) -> list[Upload]:
+def sent(
+    setting: SequenceSetting, features: Sequence[Features], motions: Sequence[Rigid], book: Codebook, cases: Sequence[str]
+) -> list[Upload]:
     """What leaves of one image, or of the frames of a sequence, by the law of its setting."""
     if setting.sent == "one image":
         chosen, count = list(features), setting.features
     else:
-        rows = rows_of_sequence(features, setting.features, seeded(cases[0]))
+        rows = rows_of_sequence(features, motions, setting.features, seeded(cases[0]))
         chosen, count = [one.take(own) for one, own in zip(features, rows, strict=True)], None
     uploads = []
     for one, case in zip(chosen, cases, strict=True):

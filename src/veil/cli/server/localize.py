@@ -54,7 +54,7 @@ EXAMPLES = """\
   veil localize map/ positions.veil --near-images a.jpg b.jpg   of `privatize --no-descriptors`
   veil localize map/ frames/*.veil --sequence poses.csv        several frames as one camera; a line of poses.csv:
                                                               frame,r11,r12,r13,r21,r22,r23,r31,r32,r33,tx,ty,tz
-  veil localize map/ sequence.veil --scale 0.31               one message of a sequence; a meter is 0.31 units of the map
+  veil localize map/ sequence.veil --motion-scale 0.31        one message of a sequence; a meter is 0.31 units of the map
   veil localize map/ features.h5 --matcher lightglue           raw features on a public map, matched by a network
   veil localize tiles:tiles/ photo.jpg                        on the device, in tiles of a public map; nothing of it leaves
   veil localize tiles:https://a.example.org/v1/tiles/station,https://b.example.org/v1/tiles/station photo.jpg
@@ -95,7 +95,7 @@ class Localize(InTiles, AskedMatcher):
         "rotation by rows) and tx, ty, tz, the frame being the query's name",
         metavar="POSES.CSV",
     )
-    scale: float = option(
+    motion_scale: float = option(
         "sequences: units of the map in one unit of the motions (default %(default)g)", default=1.0, metavar="K"
     )
     strict: bool = strict_flag()
@@ -156,7 +156,9 @@ def _frames(arguments: Localize) -> tuple[list[str], Sequence[LoadedImage]] | No
     data = read_bytes(first) if len(arguments.queries) == 1 and first.suffix == ".veil" and first.is_file() else b""
     if holds_sequence(data):
         if arguments.sequence is not None:
-            raise InputError(f"{first} holds the motions of its frames", remedy=Remedy("leave out", "localize.sequence"))
+            raise InputError(
+                f"{first} holds the motions of its frames", remedy=Remedy("leave out", "localize_sequence.sequence")
+            )
         own = decode_sequence(data)
         names = [f"{first.stem}.{number}" for number in range(1, len(own) + 1)]
         return names, Sequence(frames=tuple(map(published, own.frames)), cam_from_rig=own.cam_from_rig)
@@ -184,7 +186,7 @@ def _localize_frames(arguments: Localize, where: Map, names: list[str], sequence
             sequence.frames,
             sequence.cam_from_rig,
             where,
-            scale=arguments.scale,
+            scale=arguments.motion_scale,
             options=by_distance,
             word_options=WordOptions(max_seconds=seconds, threads=arguments.workers),
             position_options=PositionOptions(max_seconds=seconds),

@@ -59,6 +59,6 @@ def motions_of(frames: list[str], motions: dict[str, Rigid], path: Path) -> list
         told = ", ".join(sorted(motions)[:3])
         raise InputError(
             f"{path} has no motion of {missing[0]}, one of {len(missing)} that are missing; it has {told}",
-            remedy=Remedy("give", "localize.sequence"),
+            remedy=Remedy("give", "localize_sequence.sequence"),
         )
     return [motions[name] for name in frames]

@@ -98,14 +98,14 @@ class FramesWeighing(UprightWeighing):
         estimate: Estimate,
         keypoints: Bool[np.ndarray, "features"] | None,
         points: Bool[np.ndarray, "points"] | None,
-    ) -> _View:
+    ) -> _FrameView:
         weighing = self.parts[frame]
         mask = weighing.places if keypoints is None else weighing.places & keypoints[self.problem.frames.rows[frame]]
         allowed = np.flatnonzero(mask)
         rows, projected = weighing.visible(self.problem.frames.estimate_in(frame, estimate))
         if points is not None:
             rows, projected = rows[points[rows]], projected[points[rows]]
-        return _View(
+        return _FrameView(
             allowed=allowed,
             seen=cKDTree(weighing.problem.seen[allowed]),
             point_rows=rows,
@@ -172,7 +172,7 @@ class FramesWeighing(UprightWeighing):
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class _View:
+class _FrameView:
     """Keypoints (`allowed` rows of their frame, and a tree of their places) and points that one frame shows.
 
     `pixel` is the size of a pixel in the normalized plane, and `limit_px` the largest distance of a pair.
