@@ -19,7 +19,7 @@ ROOT = Path(__file__).parents[1]
 OF_THE_PAST = {"CHANGELOG.md", "docs/reference/renamed.md"}
 LISTED = subprocess.run(["git", "ls-files", "*.md"], cwd=ROOT, capture_output=True, text=True, check=False).stdout.split()
 # First words of texts that separate hashes and keys, as `veil wire v1`.
-SEPARATING = {"wire", "receipt", "receipts", "pir", "eight-bit"}
+SEPARATING = {"wire", "sequence", "receipt", "receipts", "pir", "eight-bit"}
 PAGES = [page for page in LISTED if page not in OF_THE_PAST]
 
 
