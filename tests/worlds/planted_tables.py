@@ -92,6 +92,12 @@ def sent() -> Table:
     return demo.sent_table([outcome], [outcome], exits, 12.0)  # type: ignore[list-item,arg-type]
 
 
+def by_exit() -> Any:
+    """Photographs localized in tiles by the exit of the longest name."""
+    answer = SimpleNamespace(exit="two servers", once_bytes=123_456_789, up_bytes=12_345_678, down_bytes=123_456_789)
+    return SimpleNamespace(queries=(SimpleNamespace(answer=answer),))
+
+
 def answered_object() -> AnsweredObject:
     """An object that every view tells of, far away."""
     similarity = Similarity(scale=123.4, rotation=np.eye(3), translation=np.array([-1234.5, 0.01234, 12.3]))
@@ -113,6 +119,7 @@ def machine_tables() -> dict[str, Callable[[], Table]]:
         "extra_table": lambda: doctor.extra_table(missing),
         "rates_table": lambda: doctor.rates_table([planted(Rate)]),
         "plan.plan_table": lambda: plan.plan_table(planted(MapPlan, memory_bytes=10**14), "retrieval", 10_000),
+        "exits_table": lambda: demo.exits_table(by_exit()),
         "exit_table": lambda: tiles.exit_table([planted(ExitPlan, total_bytes=999_900_000)] * 2),
         "budget_plan.plan_table": lambda: budget_plan.plan_table(plans),
         "image_table": lambda: budget.image_table(ledger(), 50),

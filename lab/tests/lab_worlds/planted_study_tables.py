@@ -35,6 +35,7 @@ from veil_lab.cli.evaluate.poses import (
     plans,
     query_tables,
     retrieval,
+    sequences,
     tiles,
     upright,
 )
@@ -64,6 +65,7 @@ from veil_lab.studies.mapping.by_lifting import LiftingRow
 from veil_lab.studies.matching.retrieval_recall import RETRIEVED, RecallRow
 from veil_lab.studies.pictures.inversion import Gap, InversionRow, Inverted
 from veil_lab.studies.pictures.word_inversion import WordInversion
+from veil_lab.studies.sequences.localization import SequenceRow, SequenceSetting
 from veil_lab.training.view_tuning import TunedPlace
 from worlds.planted_tables import LONG, planted
 
@@ -125,6 +127,10 @@ def compared_attacks() -> Table:
 
 def upright_setting() -> UprightSetting:
     return UprightSetting(features=10_000, epsilon=10.25, m=16, words=256_000, near=10)
+
+
+def sequence_setting() -> SequenceSetting:
+    return SequenceSetting(sent="one image, medium features", frames=12, features=10_000, epsilon=10.25)
 
 
 def run() -> Any:
@@ -209,6 +215,7 @@ def study_tables() -> dict[str, Callable[[], Table]]:
         ),
         "tried_table": lambda: plans.tried_table([tried]),
         "upright_table": lambda: upright.upright_table([planted(UprightRow, setting=upright_setting())]),
+        "sequences_table": lambda: sequences.sequences_table([planted(SequenceRow, setting=sequence_setting())]),
         "tile_table": lambda: tiles.tile_table([planted(TileRow)]),
         "form_table": lambda: tiles.form_table([planted(TileRow)], [planted(TileFormRow)]),
         "reconstruction.summary_table": lambda: reconstruction.summary_table([run()]),
