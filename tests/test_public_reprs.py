@@ -42,6 +42,7 @@ def made(cls: type, shift: int) -> Any:
     pose = veil.Rigid(np.eye(3), np.array([1.23456789e3, -2e-7, 3.0]))
     for name, value in {
         "cam_from_world": pose,
+        "rig_from_world": pose,
         "covariance": np.eye(6),
         "turn_deviation_deg": 1 / 3,
         "keypoint_rows": np.arange(123_456),
@@ -50,6 +51,8 @@ def made(cls: type, shift: int) -> Any:
     }.items():
         if name in {item.name for item in dataclasses.fields(cls)}:
             object.__setattr__(record, name, value)
+    if cls in (veil.Sequence, veil.SequenceLocalization):
+        object.__setattr__(record, "frames", (types.SimpleNamespace(keypoint_rows=np.arange(123_456)),) * 64)
     if cls is veil.Map:
         object.__setattr__(record, "scene", _scene())
     return record

@@ -44,8 +44,7 @@ def localize_loaded_sequence(
     `images` are the frames as a server holds them, `cam_from_rig` their motions; the other arguments, and what is raised, are
     those of `veil.localize_sequence`.
     """
-    from veil.places.poses.sequences.answer import answer_of_frames
-    from veil.places.poses.sequences.frames import Frames
+    from veil.places.poses.sequences.frames import Frames, answer_of_frames
 
     _require_usable(images, cam_from_rig, where, scale)
     motions = tuple(Rigid(rotation=one.rotation, translation=scale * one.translation) for one in cam_from_rig)

@@ -93,8 +93,8 @@ def require_motion(motion: Rigid, name: str) -> None:
 def encode_sequence(sequence: Sequence[Message], *, dtype: Literal["float16", "float32"] = "float16") -> bytes:
     """The bytes of a sequence as one message: its motions, and the message of each frame.
 
-    `dtype` is that of subspaces, as `veil.wire.codec.encode` has it. Raises InputError for frames of different forms, and what
-    that raises.
+    `sequence` holds messages of one form. `dtype` is that of subspaces, as `veil.wire.codec.encode` has it. Raises InputError
+    for frames of different forms, and what that raises.
     """
     kinds = {kind_of(frame) for frame in sequence.frames}
     if len(kinds) > 1:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Float64
@@ -10,7 +10,6 @@ from jaxtyping import Float64
 from veil.geometry.rigid import Rigid
 from veil.one_line import line
 from veil.places.poses.answer import Localization
-from veil.places.poses.sequences.frames import Frames
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -41,33 +40,3 @@ class SequenceLocalization:
     def inliers(self) -> int:
         """Number of keypoints of all frames that see different points within the threshold."""
         return sum(len(frame.keypoint_rows) for frame in self.frames)
-
-
-def answer_of_frames(rig: Localization, frames: Frames, scale: float) -> SequenceLocalization:
-    """The answer to a sequence, of the answer of the judge, whose pose is that of the rig."""
-    factor = rig.camera.focal_px / frames.cameras[0].focal_px
-    own = []
-    for frame, (camera, motion, rows) in enumerate(zip(frames.cameras, frames.cams_from_rig, frames.rows, strict=True)):
-        inlier = frames.frame_of[rig.keypoint_rows] == frame
-        turn = np.kron(np.eye(2), motion.rotation)
-        params = list(camera.params)
-        params[: camera.focal_count] = [value * factor for value in params[: camera.focal_count]]
-        own.append(
-            replace(
-                rig,
-                cam_from_world=motion @ rig.cam_from_world,
-                camera=replace(camera, params=tuple(params), focal=rig.camera.focal),
-                covariance=None if rig.covariance is None else turn @ rig.covariance @ turn.T,
-                keypoint_rows=np.searchsorted(rows, rig.keypoint_rows[inlier]),
-                point_rows=rig.point_rows[inlier],
-            )
-        )
-    return SequenceLocalization(
-        rig_from_world=rig.cam_from_world,
-        covariance=rig.covariance,
-        turn_deviation_deg=rig.turn_deviation_deg,
-        scale=scale,
-        frames=tuple(own),
-        correspondences=rig.correspondences,
-        log10_nfa=rig.log10_nfa,
-    )

@@ -27,8 +27,10 @@ from veil.geometry.robust.significance import (
 )
 from veil.geometry.solvers.gp3p import rig_poses_from_three_rays
 from veil.geometry.views import MapViews, projected
+from veil.places.poses.answer import Localization
 from veil.places.poses.evidence import PoseEvidence
 from veil.places.poses.matches import POINT_RIVAL_SAMPLES, Estimate, MatchedPoints
+from veil.places.poses.sequences.answer import SequenceLocalization
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -225,3 +227,33 @@ class MatchedFrames(MatchedPoints):
 
 def _as_rigid3d(motion: Rigid) -> Any:
     return pycolmap.Rigid3d(np.hstack([motion.rotation, motion.translation[:, None]]))
+
+
+def answer_of_frames(rig: Localization, frames: Frames, scale: float) -> SequenceLocalization:
+    """The answer to a sequence, of the answer of the judge, whose pose is that of the rig."""
+    factor = rig.camera.focal_px / frames.cameras[0].focal_px
+    own = []
+    for frame, (camera, motion, rows) in enumerate(zip(frames.cameras, frames.cams_from_rig, frames.rows, strict=True)):
+        inlier = frames.frame_of[rig.keypoint_rows] == frame
+        turn = np.kron(np.eye(2), motion.rotation)
+        params = list(camera.params)
+        params[: camera.focal_count] = [value * factor for value in params[: camera.focal_count]]
+        own.append(
+            replace(
+                rig,
+                cam_from_world=motion @ rig.cam_from_world,
+                camera=replace(camera, params=tuple(params), focal=rig.camera.focal),
+                covariance=None if rig.covariance is None else turn @ rig.covariance @ turn.T,
+                keypoint_rows=np.searchsorted(rows, rig.keypoint_rows[inlier]),
+                point_rows=rig.point_rows[inlier],
+            )
+        )
+    return SequenceLocalization(
+        rig_from_world=rig.cam_from_world,
+        covariance=rig.covariance,
+        turn_deviation_deg=rig.turn_deviation_deg,
+        scale=scale,
+        frames=tuple(own),
+        correspondences=rig.correspondences,
+        log10_nfa=rig.log10_nfa,
+    )
