@@ -34,9 +34,8 @@ from veil.mechanisms.sequence_selection import rows_of_sequence
 from veil.places.poses.answer import Localization, NoPose
 from veil.places.poses.by_words import localize_words
 from veil.places.poses.options import PositionOptions, WordOptions
-from veil.places.poses.sequences.answer import answer_of_frames
 from veil.places.poses.sequences.by_words import localize_positions_of_frames, localize_words_of_frames
-from veil.places.poses.sequences.frames import Frames
+from veil.places.poses.sequences.frames import Frames, answer_of_frames
 from veil.places.poses.upright import localize_positions
 from veil.randomness import seeded
 from veil.scene import Scene, mean_down
