@@ -61,7 +61,7 @@ class _Compiled:
                 _homes.append(function.__globals__)
 
     def make(self, numba: Any) -> Any:
-        """What takes the place of the function in compiled functions."""
+        """The instructions that stand for the function in compiled functions."""
         return _dispatcher(numba, self.function, self.checks_division)
 
     def __call__(self, *arguments: Any) -> Any:

@@ -256,7 +256,7 @@ def _asked_together(
 def sent(
     setting: SequenceSetting, features: Sequence[Features], motions: Sequence[Rigid], book: Codebook, cases: Sequence[str]
 ) -> list[Upload]:
-    """What leaves of one image, or of the frames of a sequence, by the law of its setting."""
+    """The words that leave of one image, or of the frames of a sequence, by the law of its setting."""
     if setting.sent == "one image":
         chosen, count = list(features), setting.features
     else:

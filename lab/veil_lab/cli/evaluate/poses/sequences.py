@@ -139,7 +139,7 @@ def _sequences(arguments: EvaluateSequences) -> int:
 
 
 def _settings(arguments: EvaluateSequences) -> list[SequenceSetting]:
-    """What is asked at each epsilon: one image and frames."""
+    """The settings asked at each epsilon: one image and frames."""
     asked: list[tuple[Sent, int]] = [("frames" if count > 1 else "one image", count) for count in arguments.frames]
     asked += [("one image, medium features", 1)] if arguments.medium else []
     return [
